@@ -1,0 +1,14 @@
+"""Examples in the README, in docs/ and in docstrings are tests: `pytest README.md docs torchlens`."""
+
+from doctest import ELLIPSIS, IGNORE_EXCEPTION_DETAIL
+
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser
+from sybil.parsers.rest import DocTestParser
+
+FLAGS = ELLIPSIS | IGNORE_EXCEPTION_DETAIL
+
+pages = Sybil(parsers=[PythonCodeBlockParser(doctest_optionflags=FLAGS)], patterns=["README.md", "docs/*.md"])
+docstrings = Sybil(parsers=[DocTestParser(FLAGS)], patterns=["torchlens/*.py", "torchlens/**/*.py"])
+
+pytest_collect_file = (pages + docstrings).pytest()

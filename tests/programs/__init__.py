@@ -1,0 +1,1 @@
+"""Programs that tests run, and what is known about them."""

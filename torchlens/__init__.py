@@ -1,0 +1,39 @@
+"""Shows what a PyTorch model really does: every tensor operation, its value, its place and its origins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchlens import errors, options
+    from torchlens._api.capturing import capture, trace
+    from torchlens._api.trace import Trace
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "Trace": ("torchlens._api.trace", "Trace"),
+    "capture": ("torchlens._api.capturing", "capture"),
+    "trace": ("torchlens._api.capturing", "trace"),
+    "errors": ("torchlens.errors", None),
+    "options": ("torchlens.options", None),
+}
+"""Public name to (module, attribute); a module itself where the attribute is None."""
+
+__all__ = ["Trace", "capture", "errors", "options", "trace"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"torchlens has no {name!r}; it has {', '.join(sorted(_LAZY))}")
+    from importlib import import_module
+
+    module, attribute = _LAZY[name]
+    found = import_module(module)
+    value = found if attribute is None else getattr(found, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -1,0 +1,1 @@
+"""The public calls and the one class that forwards to every feature."""

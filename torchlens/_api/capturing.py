@@ -1,0 +1,110 @@
+"""`trace` and `capture`: run a model under a capture and hand back what it recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchlens._api.trace import Trace
+from torchlens._capture.random_state import derived_seed, seeded
+from torchlens._capture.refusals import refuse_unsupported
+from torchlens._capture.session import Session
+from torchlens.errors import InputError
+from torchlens.options import CaptureOptions
+
+
+def trace(
+    model: Callable[..., Any],
+    x: Any = (),
+    *,
+    input_kwargs: Mapping[str, Any] | None = None,
+    capture: CaptureOptions | None = None,
+) -> Trace:
+    """Run `model` once and return the trace of that run.
+
+    `x` holds the inputs: a plain `tuple` is the positional arguments, anything else is the one argument, so
+    a tuple as one argument is `((a, b),)`. Random generators are seeded before the run and given their state
+    back after it; the seed stands in `trace.options.seed`. An exception of the model comes through unchanged.
+
+    >>> import torch, torchlens as tl
+    >>> t = tl.trace(torch.nn.Linear(3, 2), torch.zeros(1, 3))
+    >>> t["linear_1"].shape
+    (1, 2)
+    """
+    options = capture or CaptureOptions()
+    if options.seed is None:
+        options = replace(options, seed=derived_seed())
+    session = _session(model, options)
+    args: tuple[Any, ...] = x if type(x) is tuple else (x,)
+    result = Trace()
+    with seeded(options.seed):
+        session.open()
+        try:
+            session.run(model, args, dict(input_kwargs or {}))
+        except BaseException as error:
+            session.close(error)
+            raise
+        captured = session.close()
+    result._finish(captured.record, captured.ledger)
+    return result
+
+
+@contextmanager
+def capture(
+    model: Callable[..., Any] | Mapping[str, nn.Module], *, capture: CaptureOptions | None = None
+) -> Iterator[Trace]:
+    """Record everything the block runs: calls of `model`, any number of them, and the block's own ops.
+
+    `model` may be a dict of named models. The trace can be read after the block. An exception leaves the
+    block as itself; the trace then holds what ran until then. Random state flows as without the capture,
+    unless the options give a seed.
+
+    >>> import torch, torchlens as tl
+    >>> model = torch.nn.Linear(3, 3)
+    >>> with tl.capture(model) as t:
+    ...     y = model(model(torch.zeros(1, 3)))
+    >>> t["linear_1"].num_passes
+    2
+    """
+    options = capture or CaptureOptions()
+    session = _session(model, options)
+    result = Trace()
+    with seeded(options.seed):
+        session.open()
+        try:
+            yield result
+        except BaseException as error:
+            captured = session.close(error)
+            result._finish(captured.record, captured.ledger)
+            raise
+        captured = session.close()
+        result._finish(captured.record, captured.ledger)
+
+
+def _session(model: Callable[..., Any] | Mapping[str, nn.Module], options: CaptureOptions) -> Session:
+    if isinstance(model, Mapping):
+        for name, part in model.items():
+            if not isinstance(part, nn.Module):
+                raise InputError(f"model[{name!r}] is a {type(part).__name__}; a dict of models maps names to nn.Modules")
+            refuse_unsupported(part)
+        return Session(None, model, "block", options)
+    if not callable(model):
+        raise InputError(f"model is a {type(model).__name__}, which cannot be called; give an nn.Module or a callable")
+    refuse_unsupported(model)
+    root = _root_of(model)
+    name = type(root).__name__ if root is not None else getattr(model, "__name__", type(model).__name__)
+    return Session(root, {}, name, options)
+
+
+def _root_of(model: Callable[..., Any]) -> nn.Module | None:
+    """The module behind a callable: itself, a bound method's, a partial's."""
+    while isinstance(model, partial):
+        model = model.func
+    owner = getattr(model, "__self__", model)
+    return owner if isinstance(owner, nn.Module) else None

@@ -1,0 +1,166 @@
+"""`Trace`: what a capture recorded, read through one object. It forwards and holds no logic."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from torchlens import flops
+from torchlens._records import Failure, Record, RunOptions, Status
+from torchlens._trace.graph import build_graph
+from torchlens._trace.layer import Layer
+from torchlens._trace.lookup import Named
+from torchlens._trace.module import Module, ModuleCall
+from torchlens._trace.op import Op
+from torchlens._trace.outcome import Provenance, find_output
+from torchlens._trace.reader import TraceReader
+from torchlens._trace.selection import find
+from torchlens._trace.state import Buffer, Param
+from torchlens._trace.views import Views
+from torchlens._values.ledger import Ledger
+from torchlens.errors import CaptureOpenError, NotSavedError
+from torchlens.report.summary import describe, summarize
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from rich.console import RenderableType
+
+
+class Trace:
+    """Every tensor operation of a run, with its value, its place in the code and what it came from.
+
+    >>> import torch, torchlens as tl
+    >>> trace = tl.trace(torch.nn.ReLU(), torch.tensor([-1.0, 2.0]))
+    >>> trace["relu_1"].out
+    tensor([0., 2.])
+    """
+
+    def __init__(self) -> None:
+        self._open_views: Views | None = None
+        self._cleaned = False
+
+    @property
+    def _views(self) -> Views:
+        if self._cleaned:
+            raise NotSavedError("trace.cleanup() has freed this trace; run it again to read it")
+        if self._open_views is None:
+            raise CaptureOpenError("the capture block is still open; read the trace after the `with` block")
+        return self._open_views
+
+    @property
+    def _reader(self) -> TraceReader:
+        return self._views.reader
+
+    @property
+    def _record(self) -> Record:
+        return self._views.reader.record
+
+    def _finish(self, record: Record, ledger: Ledger) -> None:
+        self._open_views = Views(TraceReader(record, ledger, flops.count))
+
+    @property
+    def ops(self) -> Named[Op]:
+        """All ops in capture order: inputs, calls, boundaries, buffer versions, sources, outputs."""
+        return self._views.ops(range(len(self._reader.numbers.rows)))
+
+    @property
+    def layers(self) -> Named[Layer]:
+        return self._views.layers(range(len(self._reader.layering.layers)))
+
+    @property
+    def modules(self) -> Named[Module]:
+        """Every module of the model, called or not, the root first."""
+        return self._views.modules(range(len(self._record.modules)))
+
+    @property
+    def module_calls(self) -> Named[ModuleCall]:
+        return self._views.module_calls(range(1, len(self._record.module_calls)))
+
+    @property
+    def params(self) -> Named[Param]:
+        """Every parameter of the model, ties once."""
+        return self._views.params(range(len(self._record.params)))
+
+    @property
+    def buffers(self) -> Named[Buffer]:
+        return self._views.buffers(range(len(self._record.buffers)))
+
+    @property
+    def inputs(self) -> Named[Op]:
+        first = self._reader.numbers.first
+        return self._views.ops([first[row] for row in self._record.inputs])
+
+    @property
+    def outputs(self) -> Named[Op]:
+        first = self._reader.numbers.first
+        return self._views.ops([first[row] for row in self._record.outputs])
+
+    def __getitem__(self, key: str | int) -> Op | Layer | Module | ModuleCall:
+        """A layer or op by label, a module or module call by address, an op by index."""
+        return find(self._views, key)
+
+    def __contains__(self, key: object) -> bool:
+        try:
+            find(self._views, key)  # pyright: ignore[reportArgumentType]
+        except (KeyError, IndexError, TypeError):
+            return False
+        return True
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    @property
+    def graph(self) -> nx.DiGraph[str]:
+        """The ops as a networkx graph: nodes are op labels, an edge's `positions` the arguments it fills."""
+        return self._graph
+
+    @cached_property
+    def _graph(self) -> nx.DiGraph[str]:
+        return build_graph(self._reader)
+
+    @property
+    def output(self) -> Any:
+        """What the model returned, with its containers."""
+        return find_output(self._views)
+
+    @property
+    def status(self) -> Status:
+        return self._record.status
+
+    @property
+    def error(self) -> Failure | None:
+        """The exception that ended the run, as text; None if there was none."""
+        return self._record.failure
+
+    @property
+    def provenance(self) -> Provenance:
+        """Whether the trace can vouch for its graph, and if not, why."""
+        return Provenance(self._record.unverified)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not as usual about the run, one sentence each."""
+        return tuple(self._record.notes)
+
+    @property
+    def options(self) -> RunOptions:
+        """The options of the capture, and the versions it ran under."""
+        return self._record.options
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes copied during the run because they were about to be overwritten in place."""
+        return self._reader.values.copied_bytes
+
+    def summary(self) -> RenderableType:
+        """The module tree, layers, parameters and cost, as a rich renderable that also prints as text."""
+        return summarize(self._views)
+
+    def cleanup(self) -> None:
+        """Free everything the trace holds; reading it raises `NotSavedError` from then on."""
+        self._open_views = None
+        self._cleaned = True
+        self.__dict__.pop("_graph", None)
+
+    def __repr__(self) -> str:
+        return describe(self._views) if self._open_views is not None else "<Trace, its capture block is open>"

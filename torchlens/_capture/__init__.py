@@ -1,0 +1,1 @@
+"""The live half: exists only while a model runs."""

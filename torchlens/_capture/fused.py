@@ -1,0 +1,122 @@
+"""Letting torch choose its fused attention kernels as it would without a capture.
+
+`nn.MultiheadAttention`, `nn.TransformerEncoderLayer` and `nn.TransformerEncoder` leave their fused path when
+`torch.overrides.has_torch_function` is true of their tensors, which any mode makes it; their output would
+then differ in the last bits. Each call of such a module is therefore given a clone of its class's own
+forward in which that question is answered as if the capture's mode were not there. Neither the module nor
+torch is changed: the clone replaces one variable of the call that is running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import CellType, FrameType, FunctionType, MethodType
+from typing import Any, Final
+
+import torch
+from torch import nn, overrides
+
+from torchlens._capture.python_calls import ReadThrough
+
+KERNELS: Final = frozenset(("_native_multi_head_attention", "_transformer_encoder_layer_fwd"))
+"""The torch functions that stand for what whole modules do otherwise."""
+
+_FUSING = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+_DIFFERS = "it may have run unfused during the capture, its output then differing in the last bits"
+
+
+class FusedForwards:
+    """The cloned forwards of one capture."""
+
+    def __init__(self) -> None:
+        self._clones: dict[type[nn.Module], FunctionType | None] = {}
+        asking = ReadThrough(overrides, {"has_torch_function": _is_overridden})
+        self._torch = ReadThrough(torch, {"overrides": asking})
+
+    def prepare(self, module: nn.Module, inner_frame: FrameType) -> bool:
+        """Let the running call of `module` choose its kernel; False: nothing was changed.
+
+        `inner_frame` is the frame that called the global forward pre-hook, on the capture's own thread.
+        """
+        kind = type(module)
+        try:
+            clone = self._clones[kind]
+        except KeyError:
+            clone = self._clones[kind] = self._build(kind)
+        if clone is None:
+            return False
+        cell = _forward_cell(inner_frame)
+        # An instance may have a forward of its own, and jit tracing calls another method.
+        if cell is None or cell.cell_contents != MethodType(kind.forward, module):
+            return False
+        cell.cell_contents = MethodType(clone, module)
+        return True
+
+    def could_not_keep(self, module: nn.Module) -> str | None:
+        """After `prepare` gave False: a sentence about what that may change, or None if it changes nothing."""
+        kind = type(module)
+        if not issubclass(kind, _FUSING) or not _may_fuse(module):
+            return None
+        if "forward" in vars(module) or kind.forward not in [base.forward for base in _FUSING]:
+            return f"{kind.__name__} has a forward of its own; if that calls torch's, {_DIFFERS}."
+        return f"The call of {kind.__name__} could not be redirected in torch {torch.__version__}; {_DIFFERS}."
+
+    def bypassed(self, frame: FrameType) -> str | None:
+        """A sentence if `frame` runs one of the three forwards without the clone, so without its fused path.
+
+        That is a forward called directly (`layer.forward(x)`, `super().forward(x)`): no hook fires for it.
+        """
+        for base in _FUSING:
+            own = base.forward
+            if frame.f_code is own.__code__ and frame.f_globals is own.__globals__:
+                module = frame.f_locals.get("self")
+                if isinstance(module, nn.Module) and _may_fuse(module):
+                    return f"{base.__name__}.forward was called directly; {_DIFFERS}."
+        return None
+
+    def _build(self, kind: type[nn.Module]) -> FunctionType | None:
+        own = kind.forward
+        if own not in [base.forward for base in _FUSING] or type(own) is not FunctionType:
+            return None
+        if own.__module__ not in ("torch.nn.modules.activation", "torch.nn.modules.transformer"):
+            return None  # patched
+        clone = FunctionType(own.__code__, {**own.__globals__, "torch": self._torch}, own.__name__)
+        clone.__defaults__, clone.__kwdefaults__ = own.__defaults__, own.__kwdefaults__
+        clone.__qualname__ = own.__qualname__
+        return clone
+
+
+def _is_overridden(relevant: Iterable[Any]) -> bool:
+    """`has_torch_function` as it would answer if the capture's mode were not on."""
+    if not overrides.has_torch_function(relevant):
+        return False
+    if torch._C._len_torch_function_stack() != 1:
+        return True
+    # Where a single mode is on, it is the capture's: for as long as that one is off, its handler is calling
+    # torch, and torch takes every other mode off before it runs what could hold this call.
+    mode = torch._C._pop_torch_function_stack()
+    try:
+        return overrides.has_torch_function(relevant)
+    finally:
+        torch._C._push_on_torch_function_stack(mode)
+
+
+def _forward_cell(inner_frame: FrameType) -> CellType | None:
+    """The variable of a running `Module._call_impl` that holds what it calls as forward."""
+    code, outer = inner_frame.f_code, inner_frame.f_back
+    if outer is None or "forward_call" not in code.co_freevars:
+        return None
+    inner = outer.f_locals.get(code.co_name)
+    if type(inner) is not FunctionType or inner.__code__ is not code or inner.__closure__ is None:
+        return None
+    return inner.__closure__[code.co_freevars.index("forward_call")]
+
+
+def _may_fuse(module: nn.Module) -> bool:
+    """Whether `module` could take a fused kernel now, for some input."""
+    if module.training or torch.is_autocast_enabled() or not torch.backends.mha.get_fastpath_enabled():
+        return False
+    if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in module.parameters()):
+        return False
+    attentions = [inner for inner in module.modules() if isinstance(inner, nn.MultiheadAttention)]
+    return any(inner.batch_first and inner.num_heads % 2 == 0 for inner in attentions)

@@ -1,0 +1,101 @@
+"""What sort of call a torch function is, decided once when it is first seen.
+
+Most functions are plain: call, and record the call if a tensor comes back. The rest need something more
+before or after, and what that is stands in a `Special`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import torch
+
+from torchlens._capture.fused import KERNELS
+from torchlens._capture.python_calls import is_leaf
+from torchlens._capture.writes import Writes, writes_of
+from torchlens._keys.spelling import SIDED
+
+PLAIN: Final = "plain"
+INERT: Final = "inert"
+"""Tells about a tensor and gives none: called at once and not recorded."""
+
+_INERT_NAMES = frozenset(
+    "size dim ndimension stride numel nelement storage_offset element_size is_contiguous is_floating_point "
+    "is_complex is_conj is_neg is_signed is_same_size is_set_to is_shared is_pinned is_inference is_coalesced "
+    "is_distributed has_names get_device type_as_string __len__ __hash__ __dir__ __class__ "
+    "layout itemsize result_type can_cast promote_types is_tensor is_storage _is_view _is_zerotensor "
+    "retain_grad register_hook register_post_accumulate_grad_hook sparse_dim dense_dim _nnz "
+    "dim_order _set_grad_enabled qscheme q_scale q_zero_point q_per_channel_axis "
+    "get_default_dtype __sizeof__".split()
+)
+_READ_NAMES = frozenset(
+    "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __nonzero__ __long__ "
+    "equal allclose is_nonzero __contains__ __repr__ __str__ __format__ __dlpack__ data_ptr untyped_storage "
+    "storage __reduce_ex__ __reduce__ is_same".split()
+)
+_QUIET_NAMES = frozenset({"backward", "grad"})
+_FACTORY_NAMES = frozenset(
+    "tensor as_tensor asarray scalar_tensor zeros ones empty full arange range linspace logspace eye rand "
+    "randn randint randperm normal empty_strided tril_indices triu_indices complex from_file frombuffer "
+    "bartlett_window blackman_window hamming_window hann_window kaiser_window".split()
+)
+
+
+@dataclass(frozen=True)
+class Special:
+    """A function whose calls need more than to be called and recorded."""
+
+    name: str
+    writes: Writes | None = None
+    """Which arguments it writes into, if it writes."""
+    random: bool = False
+    """It draws from a generator."""
+    read: bool = False
+    """It hands the value itself to Python (`item`, `bool`, `numpy`)."""
+    python: bool = False
+    """It is written in Python and can be entered."""
+    sided: bool = False
+    """With a non-tensor, the call does not tell `x + 1` from `1 + x`."""
+    quiet: bool = False
+    """It runs backward: what happens inside is not forward."""
+    boundary: bool = False
+    """A kernel that stands for what whole modules do otherwise."""
+    factory: bool = False
+    """It makes a tensor from the default dtype and device."""
+
+
+@lru_cache(maxsize=4096)
+def classify(func: Callable[..., Any]) -> str | Special:
+    """`PLAIN`, `INERT` or a `Special` for a torch function."""
+    name: str = getattr(func, "__name__", type(func).__name__).partition(".")[0]
+    if name in _INERT_NAMES:
+        return INERT
+    python = hasattr(func, "__code__") and not is_leaf(func)
+    special = Special(
+        name=name,
+        writes=writes_of(func, name),
+        random=not python and _is_random(func, name),
+        read=name in _READ_NAMES,
+        python=python,
+        sided=name in SIDED,
+        quiet=hasattr(func, "__code__") and name in _QUIET_NAMES,
+        boundary=name in KERNELS,
+        factory=name in _FACTORY_NAMES,
+    )
+    return PLAIN if special == Special(name) else special
+
+
+def _is_random(func: Callable[..., Any], name: str) -> bool:
+    """Whether torch tags any overload of the function as drawing from a generator."""
+    overloads: list[torch._ops.OpOverload]
+    if isinstance(func, torch._ops.OpOverload):
+        overloads = [func]
+    else:
+        packet = func if isinstance(func, torch._ops.OpOverloadPacket) else getattr(torch.ops.aten, name, None)
+        if packet is None:
+            return False
+        overloads = [getattr(packet, overload) for overload in packet.overloads()]
+    return any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)

@@ -1,0 +1,196 @@
+"""Which module call is running: torch's global module hooks, by frame rather than by counting.
+
+Forward hooks are skipped when a `BaseException` passes, so the frames of the running calls are kept and
+compared; a call whose frame is no longer in the chain is over.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable
+from functools import cache
+from threading import get_ident
+from types import CellType, CodeType, FrameType
+from typing import Any, Final, Protocol
+
+import torch
+from torch import nn
+from torch.nn.modules import module as nn_module
+
+from torchlens._capture.call_site import CallSites
+from torchlens._capture.fused import FusedForwards
+from torchlens._capture.model_state import ModelState
+from torchlens._records import ModuleCallEntry
+
+PASSING_CODES: Final = (nn.Module._wrapped_call_impl.__code__, nn.Module._call_impl.__code__)
+"""The frames between a module's caller and `module_code`."""
+
+_backward_running = torch._C._current_graph_task_id
+_transform_level = torch._C._functorch.maybe_current_level
+
+
+class CallEvents(Protocol):
+    """The moments of which module calls tell, for more to be written down."""
+
+    def plain(self, value: Any) -> Any: ...
+    def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
+    def root_call_ends(self, call: int, output: Any) -> None: ...
+    def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any) -> None: ...
+    def transform_starts(self, frame: FrameType) -> None: ...
+    def buffers_may_have_changed(self, module: nn.Module) -> None: ...
+
+
+class ModuleCalls:
+    """The module calls of one capture on the thread that opened it."""
+
+    def __init__(self, state: ModelState, sites: CallSites, events: CallEvents, num_rows: Callable[[], int], known: set[int]) -> None:
+        self.calls: list[ModuleCallEntry] = [ModuleCallEntry(module=0, parent=-1, number=0, start=0)]
+        self.roots: list[int] = []
+        self.quiet = False
+        """True while what runs is not the forward: backward, or the inside of a transform."""
+        self.watched: nn.Module | None = None
+        """The innermost module, if it has buffers that may be reassigned."""
+        self._state = state
+        self._module_index = state.module_index
+        self._sites = sites
+        self._events = events
+        self._num_rows = num_rows
+        self._known = known
+        self._fused = FusedForwards()
+        self.notes: set[str] = set()
+        self._module_code = module_code()
+        self._thread = get_ident()
+        self._counts: dict[int, int] = {}
+        self._pending: list[tuple[int, CellType]] = []
+        self._handles: list[Any] = []
+
+    def open(self) -> None:
+        """Install the hooks, both or none."""
+        self._handles.append(nn_module.register_module_forward_pre_hook(self._enter))
+        self._handles.append(
+            nn_module.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True)
+        )
+
+    def close(self) -> None:
+        """Remove the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def settle(self) -> None:
+        """Read what callers received from modules whose own hooks ran after ours."""
+        pending, self._pending = self._pending, []
+        for call, cell in pending:
+            self.calls[call].output = output = self._events.plain(cell.cell_contents)
+            if self.calls[call].parent == 0:
+                self._events.root_call_ends(call, output)
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self.quiet or get_ident() != self._thread or _backward_running() != -1:
+            return
+        frame = sys._getframe(1)
+        if _transform_level() is not None:
+            self._events.transform_starts(frame)
+            return
+        sites = self._sites
+        if self.watched is not None:
+            self._events.buffers_may_have_changed(self.watched)
+        if self._pending:
+            self.settle()
+        parent = sites.caller_of(frame.f_back)
+        index = self._module_index.get(id(module))
+        if index is None:
+            index = self._state.index_of(module)
+        number = self._counts[index] = self._counts.get(index, 0) + 1
+        call = len(self.calls)
+        entry = ModuleCallEntry(index, parent, number, self._num_rows())
+        self.calls.append(entry)
+        sites.frames.append(frame)
+        sites.calls.append(call)
+        if not self._fused.prepare(module, frame) and (note := self._fused.could_not_keep(module)):
+            self.notes.add(note)
+        if parent == 0:
+            self.roots.append(call)
+            self._events.root_call_starts(args, frame.f_locals.get("kwargs", {}))
+        known = self._known
+        for value in args:
+            if id(value) not in known:
+                args = self._events.plain(args)
+                break
+        entry.args = args
+        self.watched = module if module._buffers else None
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if self.quiet or get_ident() != self._thread or _backward_running() != -1:
+            return
+        if _transform_level() is not None:
+            return
+        frame = sys._getframe(1)
+        call = self._end(module, frame)
+        if call is None:
+            return
+        if module._buffers:
+            self._events.buffers_may_have_changed(module)
+        entry = self.calls[call]
+        if frame.f_code is not self._module_code:
+            return  # called for an exception: the call has no output
+        if kwargs:
+            entry.kwargs = self._events.plain(kwargs)
+        if isinstance(module, torch.jit.ScriptModule):
+            self._events.script_call_ends(call, args, output)
+        entry.output = output if id(output) in self._known else self._events.plain(output)
+        entry.end = self._num_rows()
+        if module._forward_hooks or module._backward_hooks or module._backward_pre_hooks:
+            self._pending.append((call, _result_cell(frame)))
+        elif entry.parent == 0:
+            self._events.root_call_ends(call, entry.output)
+
+    def _end(self, module: nn.Module, frame: FrameType) -> int | None:
+        """Take the module's call off the stack, with calls above it that an exception ended."""
+        sites = self._sites
+        level = len(sites.frames) - 1
+        while level >= 0 and sites.frames[level] is not frame:
+            level -= 1
+        if level < 0:  # called for an exception, after the call's own frame is gone
+            level = self._innermost_call_of(module)
+            if level < 0:
+                return None
+        call = sites.calls[level]
+        del sites.frames[level:], sites.calls[level:]
+        self.watched = None
+        if sites.calls:
+            outer = self._state.modules[self.calls[sites.calls[-1]].module].module
+            self.watched = outer if outer._buffers else None
+        return call
+
+    def _innermost_call_of(self, module: nn.Module) -> int:
+        index = self._state.index_of(module)
+        for level in range(len(self._sites.calls) - 1, -1, -1):
+            if self.calls[self._sites.calls[level]].module == index:
+                return level
+        return -1
+
+
+def module_code() -> CodeType:
+    """The code of the frame that calls a module's forward and hooks when hooks are present."""
+    call_impl = nn.Module._call_impl.__code__
+    inner = [const for const in call_impl.co_consts if isinstance(const, CodeType) and const.co_name == "inner"]
+    return inner[0] if inner else call_impl
+
+
+@cache
+def forward_offset(code: CodeType) -> int:
+    """The instruction of `module_code()` that calls `forward`."""
+    instructions = list(dis.get_instructions(code))
+    loads = [at for at, instruction in enumerate(instructions) if instruction.argval == "forward_call"]
+    calls = (i.offset for i in instructions[loads[-1] :] if i.opname.startswith("CALL_FUNCTION"))
+    return next(calls)
+
+
+def _result_cell(frame: FrameType) -> CellType:
+    """The variable that will hold what the module's caller receives, once its own hooks have run."""
+    caller = frame.f_back
+    assert caller is not None
+    inner = caller.f_locals["inner"]
+    return inner.__closure__[inner.__code__.co_freevars.index("result")]

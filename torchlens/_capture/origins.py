@@ -1,0 +1,81 @@
+"""Where a tensor that no recorded call made comes from, looked up by name in what the code can reach."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+_DEPTH: Final = 4
+_MAX_VISITED: Final = 20_000
+_NO_ATTRIBUTES = (int, float, complex, str, bytes, bool, type(None), type, Tensor)
+
+
+def find_name(tensor: Tensor, roots: Iterator[tuple[str, object]]) -> str | None:
+    """The first dotted name under which `tensor` is reached from the roots, nearest first.
+
+    Attributes, lists, tuples and dicts are followed to depth 4, through instance dictionaries only, so that
+    none of the user's code runs.
+    """
+    queue: deque[tuple[str, object, int]] = deque((name, value, 0) for name, value in roots)
+    visited: set[int] = set()
+    while queue and len(visited) < _MAX_VISITED:
+        name, value, depth = queue.popleft()
+        if value is tensor:
+            return name
+        if depth < _DEPTH and not isinstance(value, _NO_ATTRIBUTES) and id(value) not in visited:
+            visited.add(id(value))
+            queue.extend((inner, item, depth + 1) for inner, item in _parts(name, value))
+    return None
+
+
+def frame_roots(frame: FrameType | None, last: FrameType | None) -> Iterator[tuple[str, object]]:
+    """The names that the frames from `frame` outwards to `last` can use: locals, closures, then globals."""
+    while frame is not None:
+        yield from frame.f_locals.items()
+        names = frame.f_code.co_names
+        yield from ((name, frame.f_globals[name]) for name in names if name in frame.f_globals)
+        if frame is last:
+            return
+        frame = frame.f_back
+
+
+def module_roots(modules: Iterator[tuple[str, nn.Module]]) -> Iterator[tuple[str, object]]:
+    """The attributes of modules, named by address."""
+    for address, module in modules:
+        for name, value in vars(module).items():
+            if not name.startswith("_") or name not in _MODULE_TABLES:
+                yield f"{address}.{name}" if address else name, value
+
+
+_MODULE_TABLES = frozenset(vars(nn.Module()))
+
+
+def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from ((f"{name}[{key!r}]", item) for key, item in list(value.items()) if isinstance(key, (str, int)))
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"{name}[{at}]", item) for at, item in enumerate(value))
+    elif callable(value) and hasattr(value, "__closure__"):
+        yield from _function_parts(name, value)
+    elif not hasattr(value, "__path__"):  # packages lead everywhere
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(attributes, dict):
+            yield from ((f"{name}.{key}", item) for key, item in list(attributes.items()))
+
+
+def _function_parts(name: str, function: Any) -> Iterator[tuple[str, Any]]:
+    cells = function.__closure__ or ()
+    for free, cell in zip(function.__code__.co_freevars, cells):
+        try:
+            content = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        yield f"{name}.{free}", content
+    for at, default in enumerate(function.__defaults__ or ()):
+        yield f"{name}.default[{at}]", default
+    yield from ((f"{name}.{key}", item) for key, item in (function.__kwdefaults__ or {}).items())
+

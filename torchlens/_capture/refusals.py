@@ -1,0 +1,30 @@
+"""What cannot be captured, refused before anything runs."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from torchlens.errors import NestedCaptureError, UnsupportedModelError
+
+
+def refuse_unsupported(model: object) -> None:
+    """Raise the typed error for a model, or a place to run it, that a capture cannot see into."""
+    if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} runs in TorchScript's interpreter, not as Python, so its ops cannot be "
+            "seen; trace the eager nn.Module it was made from"
+        )
+    if isinstance(model, torch.export.ExportedProgram):
+        raise UnsupportedModelError(
+            "an ExportedProgram does not run as ordinary Python; trace the eager nn.Module before exporting it"
+        )
+    if isinstance(model, nn.Module) and "ExportedProgram" in type(model).__qualname__:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} comes from torch.export; trace the eager nn.Module before exporting it"
+        )
+    if torch.utils.data.get_worker_info() is not None:
+        raise NestedCaptureError(
+            "this is a DataLoader worker process, whose results the main process would not see; "
+            "trace the model in the main process"
+        )

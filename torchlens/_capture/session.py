@@ -1,0 +1,195 @@
+"""One capture from start to end: installs the mode and the hooks, all or none, and takes them away again."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import _get_current_function_mode_stack
+
+from torchlens._capture.boundaries import TRANSFORM_FILES, Transforms
+from torchlens._capture.call_site import CallSites
+from torchlens._capture.function_mode import FunctionMode
+from torchlens._capture.model_state import ModelState
+from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
+from torchlens._values.plain import plain, tensors_in
+from torchlens._capture.tensors import Tensors
+from torchlens._records import Failure, Record, Rows, RunOptions, Status
+from torchlens._values.ledger import Ledger
+from torchlens.errors import NestedCaptureError
+from torchlens.options import CaptureOptions
+
+
+@dataclass(slots=True)
+class Captured:
+    """What a capture leaves: the record, and the ledger of what was overwritten."""
+
+    record: Record
+    ledger: Ledger
+
+
+class Session:
+    """A capture while it is open."""
+
+    def __init__(
+        self, root: nn.Module | None, named: Mapping[str, nn.Module], root_name: str, options: CaptureOptions
+    ) -> None:
+        self._options = options
+        self._rows: list[tuple[Any, ...]] = []
+        self._state = ModelState(root, named, root_name)
+        code = module_code()
+        self._sites = CallSites(code, forward_offset(code), PASSING_CODES, self._state.index_of)
+        self._sites.transform_files = TRANSFORM_FILES
+        self._tensors = Tensors(self._rows, self._sites, self._state, options.max_copied)
+        self._calls = ModuleCalls(
+            self._state, self._sites, self, self._rows.__len__, self._tensors.known
+        )
+        self._transforms = Transforms(self._transform_returned)
+        self._mode = FunctionMode(self._rows, self._sites, self._calls, self._tensors, self._transforms)
+        self._output_rows: list[int] = []
+        self._block = True
+        self._output: Any = None
+
+    def open(self) -> None:
+        """Start recording on this thread."""
+        if any(isinstance(mode, FunctionMode) for mode in _get_current_function_mode_stack()):
+            raise NestedCaptureError(
+                "a capture is already open on this thread; end it before the next one starts, "
+                "or read what the outer capture recorded"
+            )
+        self._sites.open(sys._getframe(1))
+        self._calls.open()
+        try:
+            self._mode.__enter__()
+        except BaseException:
+            self._calls.close()
+            self._sites.close()
+            raise
+
+    def close(self, error: BaseException | None = None) -> Captured:
+        """Stop recording and hand over what was written down."""
+        try:
+            self._mode.__exit__(None, None, None)
+        finally:
+            self._transforms.abandon()
+            self._calls.close()
+            try:
+                if error is None:
+                    self._calls.settle()
+                for known in list(self._state.modules):
+                    if known.module._buffers:
+                        self._tensors.buffers_may_have_changed(known.module)
+            finally:
+                self._sites.close()
+                self._mode.close()
+        captured = Captured(self._record(error), self._tensors.ledger)
+        vars(self).clear()  # its parts call each other: without this they would wait for the collector
+        return captured
+
+    def run(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the model on its inputs and note what comes back as the trace's output."""
+        self._block = False
+        self._tensors.add_inputs(tensors_in([args, kwargs]))
+        output = model(*args, **kwargs)
+        self._note_output(output)
+        return output
+
+    def plain(self, value: Any) -> Any:
+        return plain(value, lambda tensor: self._tensors.meet(tensor, None))
+
+    def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._block:
+            self._tensors.add_inputs(tensors_in([args, kwargs]))
+
+    def root_call_ends(self, call: int, output: Any) -> None:
+        if self._block:
+            self._note_output(output)
+
+    def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any) -> None:
+        """A TorchScript module ran in its interpreter: its call is one op, named by the place that called it."""
+        frame = sys._getframe(2).f_back
+        site, _ = self._sites.locate(frame)
+        self._append_boundary("torchscript", site, call, args, output)
+
+    def transform_starts(self, frame: FrameType) -> None:
+        self._mode.begin_transform(frame)
+
+    def buffers_may_have_changed(self, module: nn.Module) -> None:
+        self._tensors.buffers_may_have_changed(module)
+
+    def _transform_returned(self, name: str, caller: FrameType | None, inputs: list[Tensor], output: Any) -> None:
+        self._calls.quiet = False
+        if tensors_in(output):
+            site, call = self._sites.locate(caller)
+            self._append_boundary(name, site, call, tuple(inputs), output)
+
+    def _append_boundary(self, name: str, site: int, call: int, args: tuple[Any, ...], output: Any) -> None:
+        outputs = tensors_in(output)
+        args = self.plain(args)
+        place = self._sites.enter_boundary(site, name)
+        out = outputs[0] if isinstance(output, Tensor) else tuple(outputs)
+        self._tensors.known.update(map(id, outputs))
+        self._rows.append(("boundary", name, place, call, 0, args, None, out, None, 0, None))
+
+    def _note_output(self, output: Any) -> None:
+        recorded = self.plain(output)
+        if not self._block:
+            self._output = recorded
+        for tensor in tensors_in(recorded):
+            self._output_rows.append(len(self._rows))
+            version = None if tensor.is_inference() else tensor._version
+            self._rows.append(("output", "output", 0, 0, 0, (tensor,), None, tensor, version, 0, None))
+
+    def _record(self, error: BaseException | None) -> Record:
+        status: Status = "complete" if error is None else "failed"
+        unknown = self._tensors.unknown_sources
+        return Record(
+            rows=Rows.from_tuples(self._rows),
+            places=self._sites.places,
+            contexts=self._mode.contexts,
+            modules=self._state.module_entries(),
+            module_calls=self._calls.calls,
+            params=self._state.param_entries(),
+            buffers=self._state.buffer_entries(),
+            generators=self._mode.generators,
+            reads=self._mode.reads,
+            aliases=self._tensors.aliases,
+            inputs=self._tensors.inputs,
+            outputs=self._output_rows,
+            output=self._output,
+            is_block=self._block,
+            root_calls=self._calls.roots,
+            status=status,
+            failure=None if error is None else _failure(error),
+            notes=self._notes(),
+            unverified="unknown_origin" if unknown else None,
+            options=self._run_options(),
+        )
+
+    def _notes(self) -> list[str]:
+        notes = sorted(self._calls.notes)
+        notes += [
+            f"{name}.forward was called without __call__: its ops belong to the caller's scope."
+            for name in sorted(self._sites.direct_forwards)
+        ]
+        if self._mode.backward_calls:
+            notes.append(f"{self._mode.backward_calls} backward calls ran inside the block; they are not forward ops.")
+        if self._tensors.unknown_sources:
+            notes.append(f"{len(self._tensors.unknown_sources)} tensors came from a place that was not seen.")
+        return notes
+
+    def _run_options(self) -> RunOptions:
+        options = self._options
+        return RunOptions(options.seed, options.max_copied, torch.__version__, platform.python_version())
+
+
+def _failure(error: BaseException) -> Failure:
+    text = "".join(traceback.format_exception(error))
+    return Failure(type(error).__name__, str(error), text)

@@ -1,0 +1,175 @@
+"""What each tensor that enters a call is: known already, an input, a parameter, a buffer, or a source.
+
+`known` holds the ids of all that has been met. Everything in it is kept alive by the rows, so an id cannot
+come to mean another object while the capture runs.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from types import FrameType
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchlens._capture.call_site import CallSites
+from torchlens._capture.model_state import BufferSlot, ModelState
+from torchlens._capture.origins import find_name, frame_roots, module_roots
+from torchlens._values.plain import is_scalar, plain
+from torchlens._capture.writes import Target
+from torchlens._values.geometry import Region, region_of, storage_key
+from torchlens._values.ledger import Ledger, Write
+from torchlens._values.storage_index import StorageIndex
+
+
+class Tensors:
+    """Knows every tensor of one capture and who wrote into it."""
+
+    def __init__(
+        self, rows: list[tuple[Any, ...]], sites: CallSites, state: ModelState, max_copied: int | None
+    ) -> None:
+        self.known: set[int] = set()
+        self.inputs: list[int] = []
+        self.aliases: list[tuple[int, Tensor, Tensor]] = []
+        """(row count at that moment, alias, known tensor on the same storage)."""
+        self.unknown_sources: list[int] = []
+        self.index = StorageIndex(rows)
+        self.ledger = Ledger(self.index, max_copied)
+        self._rows = rows
+        self._sites = sites
+        self._state = state
+        self._param_storages_found = False
+
+    def plain_args(self, args: tuple[Any, ...], frame: FrameType) -> tuple[Any, ...]:
+        """The arguments of a call as plain data, each tensor in them met. Unchanged ones stay the same."""
+        known = self.known
+        values = [arg if id(arg) in known else self._plain(arg, frame) for arg in args]
+        return tuple(values)
+
+    def plain_kwargs(self, kwargs: dict[str, Any], frame: FrameType) -> dict[str, Any]:
+        known = self.known
+        return {key: arg if id(arg) in known else self._plain(arg, frame) for key, arg in kwargs.items()}
+
+    def add_inputs(self, found: list[Tensor]) -> None:
+        """Tensors given from outside: each once, unless it is a parameter, a buffer or known already."""
+        for tensor in found:
+            if id(tensor) in self.known or self._state.param_of(tensor) is not None:
+                continue
+            if self._state.slot_holding(tensor) is None:
+                self.inputs.append(self._add_row("input", "input", tensor))
+
+    def meet(self, tensor: Tensor, frame: FrameType | None) -> Tensor:
+        """Find out what a tensor is that no call made, and write it down where it is not a parameter."""
+        if id(tensor) not in self.known:
+            self._identify(tensor, frame)
+        return tensor
+
+    def _identify(self, tensor: Tensor, frame: FrameType | None) -> None:
+        state = self._state
+        if state.param_of(tensor) is not None:
+            self.known.add(id(tensor))
+            return
+        slot = state.slot_holding(tensor)
+        if slot is None and (isinstance(tensor, nn.Parameter) or not self._rows):
+            state.rescan()
+            if state.param_of(tensor) is not None:
+                self.known.add(id(tensor))
+                return
+        if slot is not None:
+            slot.rows.append(self._add_row("buffer", slot.addresses[0], tensor))
+        elif (original := self._same_storage(tensor)) is not None:
+            self.known.add(id(tensor))
+            self.aliases.append((len(self._rows), tensor, original))
+        else:
+            self._add_source(tensor, frame)
+
+    def buffers_may_have_changed(self, module: nn.Module) -> None:
+        """Note the buffers of a module that were assigned another tensor."""
+        for slot, tensor in self._state.reassigned(module):
+            if id(tensor) not in self.known:
+                self.meet_assigned(slot, tensor)
+            else:
+                self._add_version(slot, tensor, self._maker_place(tensor))
+
+    def meet_assigned(self, slot: BufferSlot, tensor: Tensor) -> None:
+        """A buffer was assigned a tensor that no recorded call made."""
+        slot.rows.append(self._add_row("buffer", slot.addresses[0], tensor))
+
+    def before_first_write(self) -> None:
+        if not self._param_storages_found:
+            self._param_storages_found = True
+            self.ledger.param_storages = self._state.param_storages()
+
+    def after_writes(
+        self, targets: list[Target], writes: list[tuple[Target, Write]], row: int, where: tuple[int, int]
+    ) -> None:
+        """Complete the writes of the call recorded as `row`; each buffer they reach has a new version."""
+        out = self._rows[row][7]
+        slots = {id(tensor): slot for slot, tensor in enumerate(out if type(out) is tuple else (out,))}
+        for target in targets:
+            if id(target.tensor) in slots:
+                self.ledger.inplace.add((row, slots[id(target.tensor)]))
+        reached: dict[int, BufferSlot] = {}
+        for target, write in writes:
+            self.ledger.after_write(write, target.tensor, row, slots.get(id(target.tensor), 0))
+            for slot in self._state.slots_on(storage_key(target.tensor)):
+                reached[slot.index] = slot
+        for slot in reached.values():
+            assert slot.current is not None
+            self._add_version(slot, slot.current, where)
+
+    def replaced(self, tensor: Tensor, where: tuple[int, int]) -> None:
+        """A tensor object was given another storage (`x.data = y`)."""
+        slot = self._state.slot_holding(tensor)
+        if slot is not None:
+            self._add_version(slot, tensor, where)
+
+    def _plain(self, value: Any, frame: FrameType) -> Any:
+        if is_scalar(value):
+            self.known.add(id(value))  # the row keeps it alive
+            return value
+        return plain(value, lambda tensor: self.meet(tensor, frame))
+
+    def _add_version(self, slot: BufferSlot, tensor: Tensor, where: tuple[int, int]) -> None:
+        row = len(self._rows)
+        version = None if tensor.is_inference() else tensor._version
+        site, call = where
+        self._rows.append(
+            ("buffer", slot.addresses[0], site, call, 0, (tensor,), None, tensor, version, 0, None)
+        )
+        self.known.add(id(tensor))
+        self.ledger.new_version(tensor, row)
+        slot.rows.append(row)
+
+    def _add_row(self, kind: str, name: str, tensor: Tensor) -> int:
+        row = len(self._rows)
+        version = None if tensor.is_inference() else tensor._version
+        call = self._sites.calls[-1] if self._sites.calls else 0
+        self._rows.append((kind, name, 0, call, 0, (), None, tensor, version, 0, None))
+        self.known.add(id(tensor))
+        return row
+
+    def _add_source(self, tensor: Tensor, frame: FrameType | None) -> None:
+        roots = chain(
+            frame_roots(frame, self._sites.frames[-1] if self._sites.frames else self._sites.opener),
+            frame_roots(self._sites.opener, self._sites.opener),
+            module_roots(self._state.named_modules()),
+        )
+        name = find_name(tensor, roots)
+        row = self._add_row("source", name or "unknown", tensor)
+        if name is None:
+            self.unknown_sources.append(row)
+
+    def _same_storage(self, tensor: Tensor) -> Tensor | None:
+        """The last known tensor on the same storage, preferably with the same geometry."""
+        candidates = [known for _, known in self.index.tensors_on(storage_key(tensor))]
+        region: Region = region_of(tensor)
+        same = [known for known in candidates if region_of(known) == region]
+        return (same or candidates or [None])[-1]
+
+    def _maker_place(self, tensor: Tensor) -> tuple[int, int]:
+        """Where the last call that gave this tensor was made: the line that assigned it, in most code."""
+        for row, known in reversed(self.index.tensors_on(storage_key(tensor))):
+            if known is tensor and self._rows[row][7] is tensor:
+                return self._rows[row][2], self._rows[row][3]
+        return 0, 0

@@ -1,0 +1,174 @@
+"""Which torch calls write into their arguments, and into which bytes of them.
+
+Torch's schemas alone do not tell (batch norm's carry no mutation mark), so the known writers stand in a
+table; of an operator from a library the schema is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Target:
+    """A tensor about to be written: all of it, or only `tensor[index]`."""
+
+    tensor: Tensor
+    index: Any = None
+    metadata: bool = False
+    """Only shape, strides or storage of the tensor object change; no element is written."""
+
+
+Writes: TypeAlias = Callable[[Args, Kwargs], list[Target]]
+"""Gives the targets of one call from its arguments."""
+
+_NO_DATA_WRITE = frozenset({"requires_grad_", "detach_", "retain_grad_", "share_memory_", "rename_", "_coalesced_"})
+_METADATA = frozenset(
+    "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ resize_as_ set_ "
+    "sparse_resize_ sparse_resize_and_clear_".split()
+)
+_OPERATOR_WRITERS = frozenset("__iand__ __ior__ __ixor__ __ilshift__ __irshift__ __ipow__ __idiv__".split())
+_INDEXED_BY_DIM = frozenset("index_copy_ index_fill_ index_add_ index_reduce_".split())
+
+
+def writes_of(func: Callable[..., Any], name: str) -> Writes | None:
+    """How to find what a call of `func` writes; None when it writes nothing (`out=` is seen apart)."""
+    if isinstance(func, torch._ops.OpOverload):
+        return _by_schema(func)
+    if isinstance(func, torch._ops.OpOverloadPacket):
+        overloads = [getattr(func, overload) for overload in func.overloads()]
+        mutating = [overload for overload in overloads if overload._schema.is_mutable]
+        return _by_schema(mutating[0]) if mutating else None
+    if name in _NO_DATA_WRITE:
+        return None
+    if name in _METADATA:
+        return _metadata
+    if name in _INDEXED_BY_DIM:
+        return _indexed_by_dim
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if name in _OPERATOR_WRITERS or (name.endswith("_") and not name.endswith("__")):
+        return _first_argument
+    return None
+
+
+def out_targets(out: object) -> list[Target]:
+    """The targets of a call with `out=`."""
+    return [Target(tensor) for tensor in _tensors(out)]
+
+
+def region(target: Target) -> Tensor:
+    """A view of exactly the elements written, where an index of slices and integers tells them."""
+    if target.index is None or not _is_basic(target.index):
+        return target.tensor
+    return target.tensor[target.index]
+
+
+def is_gathered(target: Target) -> bool:
+    """Whether the written elements are picked by index tensors, so that no view describes them."""
+    return target.index is not None and not _is_basic(target.index)
+
+
+def _is_basic(index: object) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(part is None or part is Ellipsis or type(part) in (int, slice) for part in parts)
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _first_argument(args: Args, kwargs: Kwargs) -> list[Target]:
+    if args:
+        return [Target(tensor) for tensor in _tensors(args[0])]
+    # initialisers pass their tensor by keyword only
+    return [Target(tensor) for tensor in _tensors(kwargs.get("tensor", kwargs.get("input", kwargs.get("self"))))]
+
+
+def _metadata(args: Args, kwargs: Kwargs) -> list[Target]:
+    return [Target(target.tensor, metadata=True) for target in _first_argument(args, kwargs)]
+
+
+def _setitem(args: Args, kwargs: Kwargs) -> list[Target]:
+    return [Target(args[0], index=args[1])]
+
+
+def _index_put(args: Args, kwargs: Kwargs) -> list[Target]:
+    indices = args[1] if len(args) > 1 else kwargs.get("indices")
+    return [Target(args[0], index=tuple(indices) if isinstance(indices, (list, tuple)) else None)]
+
+
+def _indexed_by_dim(args: Args, kwargs: Kwargs) -> list[Target]:
+    dim = args[1] if len(args) > 1 else kwargs.get("dim")
+    index = args[2] if len(args) > 2 else kwargs.get("index")
+    if not isinstance(dim, int) or not isinstance(index, Tensor) or args[0].dim() == 0:
+        return [Target(args[0])]
+    return [Target(args[0], index=(slice(None),) * (dim % args[0].dim()) + (index,))]
+
+
+def _running_statistics(mean: int, var: int, training: int) -> Writes:
+    """Normalisations that update two running statistics when `training` holds."""
+    names = {mean: "running_mean", var: "running_var"}
+
+    def targets(args: Args, kwargs: Kwargs) -> list[Target]:
+        updating = args[training] if len(args) > training else kwargs.get("training", kwargs.get("use_input_stats"))
+        if not updating:
+            return []
+        found = (args[at] if len(args) > at else kwargs.get(name) for at, name in names.items())
+        return [Target(tensor) for tensor in found if isinstance(tensor, Tensor)]
+
+    return targets
+
+
+def _positions(*positions: int) -> Writes:
+    def targets(args: Args, kwargs: Kwargs) -> list[Target]:
+        return [Target(tensor) for at in positions if at < len(args) for tensor in _tensors(args[at])]
+
+    return targets
+
+
+def _by_schema(overload: torch._ops.OpOverload) -> Writes | None:
+    arguments = overload._schema.arguments
+    written = [(at, a.name) for at, a in enumerate(arguments) if a.alias_info and a.alias_info.is_write]
+    if not written:
+        return None
+
+    def targets(args: Args, kwargs: Kwargs) -> list[Target]:
+        values = [args[at] if at < len(args) else kwargs.get(name) for at, name in written]
+        return [Target(tensor) for value in values for tensor in _tensors(value)]
+
+    return targets
+
+
+_BATCH_NORM = _running_statistics(3, 4, 5)
+_BY_NAME: dict[str, Writes] = {
+    "__setitem__": _setitem,
+    "index_put_": _index_put,
+    "_index_put_impl_": _index_put,
+    "batch_norm": _BATCH_NORM,
+    "native_batch_norm": _BATCH_NORM,
+    "_native_batch_norm_legit": _BATCH_NORM,
+    "cudnn_batch_norm": _BATCH_NORM,
+    "miopen_batch_norm": _BATCH_NORM,
+    "instance_norm": _BATCH_NORM,
+    "batch_norm_update_stats": _positions(1, 2),
+    "batch_norm_gather_stats": _positions(3, 4),
+    "batch_norm_gather_stats_with_counts": _positions(3, 4),
+    "fused_moving_avg_obs_fake_quant": _positions(3, 4, 5, 6),
+    "_cummax_helper": _positions(1, 2),
+    "_cummin_helper": _positions(1, 2),
+    "rrelu_with_noise": _positions(1),
+    "embedding_renorm_": _positions(0),
+}

@@ -1,0 +1,256 @@
+"""What a capture writes down: plain data, read by everything else.
+
+Tensors appear here only as opaque references. A *row* is one torch call (or an input, buffer version,
+source, boundary or output); rows are gathered as plain tuples while the model runs and turned into `Rows`,
+one column a fact, when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["input", "call", "boundary", "buffer", "source", "output"]
+Status: TypeAlias = Literal["complete", "halted", "failed"]
+Side: TypeAlias = Literal["left", "right", "unknown"] | None
+"""On which side of a binary operator the tensor stood, where the call itself does not tell."""
+
+ROW_FIELDS = ("kind", "func", "site", "call", "context", "args", "kwargs", "out", "version", "duration", "side")
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of a capture, column by column; `rows.func[k]` belongs to row k."""
+
+    kind: Sequence[Kind]
+    func: Sequence[Any]
+    """The torch function; for other kinds the row's name (`"input"`, an address, a source's name)."""
+    site: Sequence[int]
+    """Index into `Record.places`; 0 where no Python frame lies between the module boundary and the op."""
+    call: Sequence[int]
+    """Index into `Record.module_calls`: the innermost module call that was running."""
+    context: Sequence[int]
+    """Index into `Record.contexts`."""
+    args: Sequence[tuple[Any, ...]]
+    """Positional arguments as plain data: tensors by reference, lists copied, other objects `Opaque`."""
+    kwargs: Sequence[Mapping[str, Any] | None]
+    out: Sequence[Any]
+    """The tensor the call returned, or a tuple of them; the written ones where it returned none."""
+    version: Sequence[Any]
+    """Torch's version counter of `out` right after the call, or one for each of several; None: it has none."""
+    duration: Sequence[int]
+    """Nanoseconds of the call itself."""
+    side: Sequence[Side]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @classmethod
+    def from_tuples(cls, rows: Sequence[tuple[Any, ...]]) -> Rows:
+        """Transpose row tuples, each in the order of `ROW_FIELDS`."""
+        return cls(*zip(*rows)) if rows else cls(*[()] * len(ROW_FIELDS))
+
+
+@dataclass(slots=True)
+class OpNumbers:
+    """The ops of a record: op n is output `slots[n]` of row `rows[n]`; row k's first op is `first[k]`."""
+
+    rows: list[int]
+    slots: list[int]
+    first: list[int]
+
+    @classmethod
+    def of(cls, rows: Rows) -> OpNumbers:
+        """Number the outputs of all rows in order."""
+        row_of: list[int] = []
+        slot_of: list[int] = []
+        first: list[int] = []
+        for row, out in enumerate(rows.out):
+            first.append(len(row_of))
+            if type(out) is tuple:
+                row_of.extend([row] * len(out))
+                slot_of.extend(range(len(out)))
+            else:
+                row_of.append(row)
+                slot_of.append(0)
+        return cls(row_of, slot_of, first)
+
+
+@dataclass(slots=True)
+class Opaque:
+    """Stands for an argument that is no tensor, number, string, dtype or container of these."""
+
+    type_name: str
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(slots=True)
+class FramePlace:
+    """One Python frame of a call chain. `inner` is the place one frame further in (0: none)."""
+
+    inner: int
+    code: CodeType
+    offset: int
+    """`f_lasti`: a byte offset into the code, possibly inside the instruction's inline cache."""
+    recursive: bool
+    """The frame runs the same function (code and free variables) as a frame further in of this chain."""
+
+
+@dataclass(slots=True)
+class EnteredPlace:
+    """A Python-written torch function was entered here; its own caller's chain is `outer`."""
+
+    inner: int
+    outer: int
+    func: Callable[..., Any]
+
+
+@dataclass(slots=True)
+class HookedPlace:
+    """The frames further in are those of a hook of this module."""
+
+    inner: int
+    module: int
+    offset: int
+
+
+@dataclass(slots=True)
+class BoundaryPlace:
+    """The op is a whole TorchScript module or transform, called from the chain `outer`."""
+
+    inner: int
+    outer: int
+    func: object
+
+
+Place: TypeAlias = FramePlace | EnteredPlace | HookedPlace | BoundaryPlace
+
+
+@dataclass(slots=True)
+class Context:
+    """The state of torch that a call ran under."""
+
+    grad_enabled: bool
+    inference_mode: bool
+    autocast: Mapping[str, str]
+    """Device type to dtype name, for the devices autocast is on for; empty when off."""
+    default_dtype: str
+    default_device: str
+
+
+@dataclass(slots=True)
+class ModuleEntry:
+    """A module as the capture knew it; index 0 is the root."""
+
+    addresses: tuple[str, ...]
+    type_name: str
+    parent: int | None
+    children: tuple[int, ...]
+    params: tuple[int, ...]
+    buffers: tuple[int, ...]
+    training: bool
+    in_model: bool
+    """False for a module met only while running, outside the captured model."""
+
+
+@dataclass(slots=True)
+class ModuleCallEntry:
+    """One call of a module; index 0 of `Record.module_calls` is the space outside all calls (module 0)."""
+
+    module: int
+    parent: int
+    number: int
+    """1 for the module's first call; 0 for the space outside all calls."""
+    start: int
+    """First row of the call."""
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    output: Any = None
+    end: int | None = None
+    """One past the last row of the call; None while it runs, or when it raised."""
+
+
+@dataclass(slots=True)
+class ParamEntry:
+    addresses: tuple[str, ...]
+    tensor: Any
+    version: int | None
+    """Version counter when the capture ended."""
+
+
+@dataclass(slots=True)
+class BufferEntry:
+    addresses: tuple[str, ...]
+    persistent: bool
+    rows: list[int]
+    """Its versions' rows, the starting value first; empty when nothing read or wrote it."""
+    initial: Any
+    final: Any
+
+
+@dataclass(slots=True)
+class Cost:
+    """What a call computes: one multiply-add is 1 MAC and 2 FLOPs. None where `reason` says why."""
+
+    flops: int | None
+    macs: int | None
+    reason: str | None
+
+
+@dataclass(slots=True)
+class Failure:
+    """The exception that ended a forward, as text: holding the exception would hold every frame."""
+
+    type_name: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options a capture ran with, and under which versions."""
+
+    seed: int | None
+    """What the generators were seeded with; None in a block that seeds nothing."""
+    max_copied: int | None
+    torch_version: str
+    python_version: str
+    grouping_policy: Mapping[str, str] = field(default_factory=lambda: {"detector": "callsite_v1"})
+
+
+@dataclass(slots=True)
+class Record:
+    """All that one capture wrote down."""
+
+    rows: Rows
+    places: Sequence[Place | None]
+    contexts: Sequence[Context]
+    modules: Sequence[ModuleEntry]
+    module_calls: Sequence[ModuleCallEntry]
+    params: Sequence[ParamEntry]
+    buffers: Sequence[BufferEntry]
+    generators: Mapping[int, Sequence[tuple[str, Any]]]
+    """Row to (device, generator state before the call), for calls that torch tags nondeterministic."""
+    reads: Sequence[tuple[int, str, Any]]
+    """(row count at that moment, name, tensor) of each value that left for Python."""
+    aliases: Sequence[tuple[int, Any, Any]]
+    """(row count at that moment, tensor, known tensor) of objects that torch made for known storages."""
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    output: Any
+    """What the traced callable returned, as plain data; None for a block."""
+    is_block: bool
+    root_calls: Sequence[int]
+    """The module calls made outside any module."""
+    status: Status
+    failure: Failure | None
+    notes: Sequence[str]
+    """What was not seen or not as usual, one sentence each."""
+    unverified: str | None
+    """The first reason for which the trace cannot vouch for its graph, as a name."""
+    options: RunOptions

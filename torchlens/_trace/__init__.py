@@ -1,0 +1,1 @@
+"""The inert half: reads what a capture wrote down."""

@@ -1,0 +1,48 @@
+"""The ops as a networkx graph. The only file that imports networkx, and only when a graph is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchlens._trace.reader import TraceReader
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+def build_graph(reader: TraceReader) -> nx.DiGraph[str]:
+    """One node an op, named by its label; one edge from each parent, with all argument positions it fills.
+
+    Nodes carry `kind`, `type`, `func_name`, `layer`, `pass_number`, `module` (address), `shape` and `dtype`
+    as plain data; edges carry `positions`. The graph is frozen.
+    """
+    import networkx as nx
+
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    labels = reader.op_labels
+    rows, numbers, layering = reader.rows, reader.numbers, reader.layering
+    addresses = [entry.addresses[0] for entry in reader.record.modules]
+    modules = [addresses[call.module] for call in reader.record.module_calls]
+    nodes: list[tuple[str, dict[str, Any]]] = []
+    for op, (row, slot) in enumerate(zip(numbers.rows, numbers.slots)):
+        layer = layering.layers[layering.layer_of[op]]
+        seen = reader.values.geometry(reader.tensor(row, slot), row, after=True)
+        attributes = {
+            "kind": rows.kind[row],
+            "type": layer.type,
+            "func_name": layer.func_name,
+            "layer": layer.label,
+            "pass_number": layering.pass_of[op],
+            "module": modules[rows.call[row]],
+            "shape": tuple(seen.shape),
+            "dtype": str(seen.dtype),
+        }
+        nodes.append((labels[op], attributes))
+    graph.add_nodes_from(nodes)
+    for op, edges in enumerate(reader.lineage.parents):
+        positions: dict[int, list[str]] = {}
+        for position, parent in edges:
+            positions.setdefault(parent, []).append(position)
+        for parent, filled in positions.items():
+            graph.add_edge(labels[parent], labels[op], positions=tuple(filled))
+    return nx.freeze(graph)

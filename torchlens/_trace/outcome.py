@@ -1,0 +1,41 @@
+"""How a run ended: its output, and whether the trace can vouch for its graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torchlens._values.plain import plain
+from torchlens.errors import IncompleteError, SeveralPassesError
+
+if TYPE_CHECKING:
+    from torchlens._trace.views import Views
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Whether every tensor's origin was seen."""
+
+    verification_reason: str | None
+    """The first reason for which it was not, as a name (`unknown_origin`); None when verified."""
+
+    @property
+    def verified(self) -> bool:
+        return self.verification_reason is None
+
+
+def find_output(views: Views) -> Any:
+    """What the model returned: of a block, what its only root call did."""
+    record = views.reader.record
+    if record.is_block:
+        if len(record.root_calls) != 1:
+            calls = ", ".join(f"trace.module_calls[{views.reader.call_labels[at]!r}].output" for at in record.root_calls[:3])
+            hint = f"ask one of them: {calls}" if calls else "no module was called in it"
+            raise SeveralPassesError(f"the block made {len(record.root_calls)} root calls, so it has no one output; {hint}")
+        return views.module_call(record.root_calls[0]).output
+    if record.status != "complete":
+        failure = record.failure
+        why = "it was halted" if failure is None else f"it raised {failure.type_name}: {failure.message}"
+        raise IncompleteError(f"the forward has no output: {why}")
+    row = record.outputs[-1] if record.outputs else len(record.rows) - 1
+    return plain(record.output, lambda t: views.reader.values.read(t, row, after=True, what="the output"))

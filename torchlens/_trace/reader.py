@@ -1,0 +1,199 @@
+"""The one place that knows how to read a record: everything is computed on first use, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from torchlens._keys.chains import Chains
+from torchlens._records import Cost, OpNumbers, Record
+from torchlens._trace.layering import Layering, group_ops
+from torchlens._trace.names import Speller
+from torchlens._values.lineage import Lineage, trace_lineage
+from torchlens._values.ledger import Ledger
+from torchlens._values.store import ValueStore
+
+CostOf = Callable[[Any, tuple[Any, ...], Mapping[str, Any], Any], Cost]
+
+
+class TraceReader:
+    """A record with what follows from it. Holds indices and names, never a view of an op or layer."""
+
+    def __init__(self, record: Record, ledger: Ledger, cost_of: CostOf) -> None:
+        self.record = record
+        self.rows = record.rows
+        self.ledger = ledger
+        self.values = ValueStore(record, ledger)
+        self._cost_of = cost_of
+        self._costs: dict[int, Cost] = {}
+
+    @cached_property
+    def numbers(self) -> OpNumbers:
+        return OpNumbers.of(self.rows)
+
+    @cached_property
+    def chains(self) -> Chains:
+        return Chains(self.record.places)
+
+    @cached_property
+    def speller(self) -> Speller:
+        return Speller(self.rows, self.chains)
+
+    @cached_property
+    def layering(self) -> Layering:
+        return group_ops(self.record, self.numbers, self.chains, self.speller)
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        return trace_lineage(self.record, self.numbers, self.ledger)
+
+    @cached_property
+    def parents(self) -> list[tuple[int, ...]]:
+        """For each op, its parents, each once, in order of first use."""
+        return [tuple(dict.fromkeys(op for _, op in edges)) for edges in self.lineage.parents]
+
+    @cached_property
+    def children(self) -> list[list[int]]:
+        """For each op, the ops that use it, in capture order."""
+        children: list[list[int]] = [[] for _ in self.numbers.rows]
+        for op, parents in enumerate(self.parents):
+            for parent in parents:
+                children[parent].append(op)
+        return children
+
+    @cached_property
+    def op_labels(self) -> list[str]:
+        layering = self.layering
+        layers = layering.layers
+        return [
+            f"{layers[layer].label}:{number}" for layer, number in zip(layering.layer_of, layering.pass_of)
+        ]
+
+    @cached_property
+    def op_index(self) -> dict[str, int]:
+        """Op label to op; the label of a single-pass layer names its op too."""
+        index = {label: op for op, label in enumerate(self.op_labels)}
+        index.update({entry.label: entry.ops[0] for entry in self.layering.layers if len(entry.ops) == 1})
+        return index
+
+    @cached_property
+    def layer_index(self) -> dict[str, int]:
+        return {entry.label: at for at, entry in enumerate(self.layering.layers)}
+
+    @cached_property
+    def module_index(self) -> dict[str, int]:
+        entries = self.record.modules
+        return {address: at for at, entry in enumerate(entries) for address in entry.addresses}
+
+    @cached_property
+    def param_index(self) -> dict[str, int]:
+        return {address: at for at, entry in enumerate(self.record.params) for address in entry.addresses}
+
+    @cached_property
+    def buffer_index(self) -> dict[str, int]:
+        return {address: at for at, entry in enumerate(self.record.buffers) for address in entry.addresses}
+
+    @cached_property
+    def buffer_of_row(self) -> dict[int, int]:
+        return {row: at for at, entry in enumerate(self.record.buffers) for row in entry.rows}
+
+    @cached_property
+    def module_calls_of(self) -> list[list[int]]:
+        """For each module, its calls in order."""
+        calls: list[list[int]] = [[] for _ in self.record.modules]
+        for at, entry in enumerate(self.record.module_calls):
+            if entry.number:
+                calls[entry.module].append(at)
+        return calls
+
+    @cached_property
+    def call_labels(self) -> list[str]:
+        modules = self.record.modules
+        return [f"{modules[c.module].addresses[0]}:{c.number}" for c in self.record.module_calls]
+
+    @cached_property
+    def call_index(self) -> dict[str, int]:
+        """Module call label to call, under every address of a shared module."""
+        index: dict[str, int] = {}
+        for at, call in enumerate(self.record.module_calls):
+            if call.number:
+                index.update({f"{a}:{call.number}": at for a in self.record.modules[call.module].addresses})
+        return index
+
+    @cached_property
+    def ops_of_call(self) -> list[list[int]]:
+        """For each module call, the ops that ran in it and in no call within it."""
+        ops: list[list[int]] = [[] for _ in self.record.module_calls]
+        for op, row in enumerate(self.numbers.rows):
+            ops[self.rows.call[row]].append(op)
+        return ops
+
+    @cached_property
+    def ops_of_param(self) -> list[list[int]]:
+        ops: list[list[int]] = [[] for _ in self.record.params]
+        for row, used in enumerate(self.lineage.params):
+            for param in dict.fromkeys(param for _, param in used):
+                ops[param].extend(self.ops_of_row(row))
+        return ops
+
+    @cached_property
+    def makers(self) -> dict[int, list[tuple[int, int]]]:
+        """Id of each recorded tensor to the (row, op) pairs that gave it, in order."""
+        made: dict[int, list[tuple[int, int]]] = {}
+        for op, (row, slot) in enumerate(zip(self.numbers.rows, self.numbers.slots)):
+            made.setdefault(id(self.tensor(row, slot)), []).append((row, op))
+        for before, alias, original in self.record.aliases:
+            known = [pair for pair in made.get(id(original), ()) if pair[0] < before]
+            made.setdefault(id(alias), []).extend(known[-1:])
+        return made
+
+    def maker_before(self, tensor: Any, row: int) -> int | None:
+        """The op that last gave a tensor object before a row; None if it was only ever an argument."""
+        pairs = self.makers.get(id(tensor), ())
+        return next((op for made, op in reversed(pairs) if made < row), None)
+
+    @cached_property
+    def reads_of_op(self) -> dict[int, list[str]]:
+        """Op to the ways in which its value left for Python."""
+        reads: dict[int, list[str]] = {}
+        for before, name, tensor in self.record.reads:
+            maker = self.maker_before(tensor, before)
+            if maker is not None:
+                reads.setdefault(maker, []).append(name)
+        return reads
+
+    @cached_property
+    def site_keys(self) -> list[str]:
+        """For each op, module address, type, output slot and ordinal within the module call."""
+        seen: dict[tuple[int, str, int], int] = {}
+        keys: list[str] = []
+        for op, (row, slot) in enumerate(zip(self.numbers.rows, self.numbers.slots)):
+            call = self.rows.call[row]
+            kind = self.layering.layers[self.layering.layer_of[op]].type
+            ordinal = seen[call, kind, slot] = seen.get((call, kind, slot), -1) + 1
+            address = self.record.modules[self.record.module_calls[call].module].addresses[0]
+            keys.append(f"{address}/{kind}/{slot}/{ordinal}")
+        return keys
+
+    def ops_of_row(self, row: int) -> range:
+        """The ops that are outputs of one call."""
+        first = self.numbers.first
+        end = first[row + 1] if row + 1 < len(first) else len(self.numbers.rows)
+        return range(first[row], end)
+
+    def tensor(self, row: int, slot: int) -> Any:
+        out = self.rows.out[row]
+        return out[slot] if type(out) is tuple else out
+
+    def cost(self, row: int) -> Cost:
+        """FLOPs and MACs of a row's call."""
+        found = self._costs.get(row)
+        if found is None:
+            rows = self.rows
+            if rows.kind[row] in ("call", "boundary"):
+                found = self._cost_of(rows.func[row], rows.args[row], rows.kwargs[row] or {}, rows.out[row])
+            else:
+                found = Cost(0, 0, None)
+            self._costs[row] = found
+        return found

@@ -1,0 +1,112 @@
+"""Which bytes of which storage a tensor covers, and which of several writers they were last written by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from torch import Tensor
+
+StorageKey: TypeAlias = int
+"""Address of a storage object; of the tensor itself (negated) where a tensor has no storage."""
+
+
+@dataclass(slots=True)
+class Region:
+    """The elements of a storage that a tensor covers, in units of its element size.
+
+    A tensor without a storage of its own (sparse, nested) is one indivisible element.
+    """
+
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    itemsize: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First byte and one past the last; both equal when there is no element."""
+        if 0 in self.size:
+            return self.offset * self.itemsize, self.offset * self.itemsize
+        last = self.offset + sum((n - 1) * s for n, s in zip(self.size, self.stride))
+        return self.offset * self.itemsize, (last + 1) * self.itemsize
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every byte of the span belongs to the region."""
+        expected = 1
+        for stride, size in sorted(zip(self.stride, self.size)):
+            if size != 1:
+                if stride != expected:
+                    return False
+                expected *= size
+        return True
+
+    def mask(self, flat: np.ndarray, unit: int) -> np.ndarray:
+        """A view of `flat`, which has one item for each `unit` bytes of the storage, on this region."""
+        ratio = self.itemsize // unit
+        size, stride = (*self.size, ratio), (*(s * ratio for s in self.stride), 1)
+        return as_strided(flat[self.offset * ratio :], size, stride)
+
+
+def storage_key(tensor: Tensor) -> StorageKey:
+    """What names the storage of a tensor while both are alive."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):  # sparse, nested and quantized-by-wrapper tensors have none
+        return -id(tensor)
+
+
+def region_of(tensor: Tensor) -> Region:
+    """The elements of its storage that the tensor covers now."""
+    try:
+        return Region(tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.element_size())
+    except (RuntimeError, NotImplementedError):
+        return Region(0, (1,), (1,), 1)
+
+
+def last_writers(reader: Region, writers: Iterable[Region]) -> tuple[list[int], bool]:
+    """Positions of the writers, given newest first, that last wrote some element of the reader.
+
+    The second result says whether they cover the reader; if not, some elements are older than all of them.
+    """
+    low, high = reader.span
+    found: list[int] = []
+    remaining: np.ndarray | None = None
+    unit = reader.itemsize
+    if low == high:
+        return found, False
+    for position, writer in enumerate(writers):
+        first, past = writer.span
+        if past <= low or high <= first:
+            continue
+        if writer == reader or (first <= low and high <= past and writer.is_dense):
+            found.append(position)
+            return found, True
+        if remaining is None or unit > writer.itemsize:
+            unit, remaining = _refine(reader, remaining, unit, writer)
+        remaining = _extend(remaining, -(-past // unit))
+        covered = writer.mask(remaining, unit)
+        if covered.any():
+            found.append(position)
+            covered[...] = False
+            if not remaining.any():
+                return found, True
+    return found, False
+
+
+def _refine(reader: Region, old: np.ndarray | None, unit: int, writer: Region) -> tuple[int, np.ndarray]:
+    """What remains of the reader, with one item for each element of the smaller of the two element sizes."""
+    finer = min(unit, writer.itemsize)
+    if old is not None:
+        return finer, np.repeat(old, unit // finer)
+    flat = np.zeros(-(-reader.span[1] // finer), dtype=bool)
+    reader.mask(flat, finer)[...] = True
+    return finer, flat
+
+
+def _extend(flat: np.ndarray, length: int) -> np.ndarray:
+    return flat if len(flat) >= length else np.concatenate([flat, np.zeros(length - len(flat), dtype=bool)])

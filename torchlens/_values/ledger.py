@@ -1,0 +1,135 @@
+"""Who wrote into which storage, and the bytes each write was about to overwrite.
+
+The ledger is written while the model runs and read afterwards. Nothing is paid for a storage that is never
+written: its only version is the live one. A write first saves what it is about to overwrite, so that older
+versions can be rebuilt from the newest by undoing writes, newest first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from torchlens._values.geometry import StorageKey, storage_key
+from torchlens._values.storage_index import StorageIndex
+
+
+@dataclass(slots=True)
+class Write:
+    """One write into a storage."""
+
+    row: int
+    slot: int | None
+    """The op of the row that wrote; None when the call failed on the way."""
+    tensor: Tensor
+    """An alias of the written tensor as it was: the geometry that counts as written."""
+    region: Tensor | None = None
+    """An alias of the elements to restore `saved` into; None when no element changed."""
+    index: Any = None
+    """Where in `region` the saved elements go, when they were picked by index tensors."""
+    saved: Tensor | None = None
+    lost: str | None = None
+    """Why the older elements were not saved."""
+    bumps: int = 0
+    """By how much torch's version counter rose."""
+    edges: dict[int, GradientEdge | None] = field(default_factory=dict)
+    """Gradient edges, just before the write, of the tensors seen on this storage since the last one."""
+
+
+@dataclass(slots=True)
+class MetadataWrite:
+    """The geometry a tensor object had before its shape, strides or storage were changed in place."""
+
+    row: int
+    alias: Tensor
+    edge: GradientEdge | None
+
+
+class Ledger:
+    """All writes of one capture, in order, by storage."""
+
+    def __init__(self, index: StorageIndex, max_copied: int | None) -> None:
+        self.writes: dict[StorageKey, list[Write]] = {}
+        self.metadata: dict[int, list[MetadataWrite]] = {}
+        self.copied_bytes = 0
+        self.param_storages: set[StorageKey] = set()
+        self.inplace: set[tuple[int, int]] = set()
+        """(row, slot) of each op whose tensor was written or reshaped rather than made."""
+        self._max_copied = max_copied
+        self._index = index
+
+    def before_write(self, tensor: Tensor, region: Tensor, index: Any) -> Write:
+        """Save what is about to be overwritten: `region`, or `region[index]` where `index` is given."""
+        key = storage_key(tensor)
+        write = Write(self._index.num_rows, None, tensor.detach(), region.detach())
+        if torch.is_grad_enabled():
+            write.edges = self._edges_since_last_write(key)
+        if key in self.param_storages:
+            write.lost = "parameters are referenced, never copied"
+        else:
+            self._save(write, region, index)
+        write.bumps = -_version(tensor)
+        self.writes.setdefault(key, []).append(write)
+        return write
+
+    def after_write(self, write: Write, tensor: Tensor, row: int, slot: int) -> None:
+        """Complete a write whose call returned and is recorded as `row`; `slot` is the op that wrote."""
+        write.row = row
+        write.slot = slot
+        write.bumps += _version(tensor)
+
+    def failed_write(self, write: Write, tensor: Tensor) -> None:
+        """Complete a write whose call raised: no op wrote, but elements may have changed."""
+        write.bumps += _version(tensor)
+
+    def new_version(self, tensor: Tensor, row: int) -> None:
+        """Make `row` the last writer of the tensor's elements without changing any (a buffer's version)."""
+        self.writes.setdefault(storage_key(tensor), []).append(Write(row, 0, tensor.detach()))
+
+    def before_metadata(self, tensor: Tensor) -> None:
+        """Keep the geometry of a tensor whose metadata is about to change."""
+        before = MetadataWrite(self._index.num_rows, tensor.detach(), _edge(tensor))
+        self.metadata.setdefault(id(tensor), []).append(before)
+
+    def _save(self, write: Write, region: Tensor, index: Any) -> None:
+        source = region.detach() if index is None else region.detach()[index]
+        nbytes = source.numel() * source.element_size()
+        if self._max_copied is not None and self.copied_bytes + nbytes > self._max_copied:
+            write.lost = f"keeping it would have copied more than max_copied={self._max_copied} bytes"
+            return
+        # picking by index tensors has copied already; the index may itself be written later
+        write.saved = source.clone() if index is None else source
+        write.index = _frozen(index)
+        self.copied_bytes += nbytes
+
+    def _edges_since_last_write(self, key: StorageKey) -> dict[int, GradientEdge | None]:
+        earlier = self.writes.get(key)
+        since = earlier[-1].row if earlier else 0
+        seen: dict[int, GradientEdge | None] = {}
+        for row, tensor in reversed(self._index.tensors_on(key)):
+            if row < since:
+                break
+            if id(tensor) not in seen:
+                seen[id(tensor)] = _edge(tensor)
+        return seen
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _edge(tensor: Tensor) -> GradientEdge | None:
+    return get_gradient_edge(tensor) if tensor.requires_grad else None
+
+
+def _frozen(index: Any) -> Any:
+    """The index with its tensors cloned, so that a later write into them changes nothing."""
+    if isinstance(index, Tensor):
+        return index.detach().clone()
+    if isinstance(index, tuple):
+        return tuple(_frozen(part) for part in index)
+    return list(index) if isinstance(index, list) else index

@@ -1,0 +1,157 @@
+"""Whose data enters each op: edges that follow the elements, through views and in-place writes.
+
+A tensor read by a call comes from the call that made the tensor object and from every later write into the
+elements it covers; a write that covers them all hides what is older.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from torchlens._records import OpNumbers, Record
+from torchlens._values.geometry import Region, StorageKey, last_writers, region_of, storage_key
+from torchlens._values.ledger import Ledger, Write
+
+
+@dataclass(slots=True)
+class Lineage:
+    """The edges of a record."""
+
+    parents: list[tuple[tuple[str, int], ...]]
+    """For each op, (argument position, parent op) in order of use; an op may stand at several positions."""
+    params: list[tuple[tuple[str, int], ...]]
+    """For each row, (argument position, parameter)."""
+
+
+@dataclass(slots=True)
+class _Maker:
+    op: int
+    row: int
+
+
+class _Writers:
+    """The writes into one storage, ready to be searched."""
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self.writes = [write for write in writes if write.slot is not None]
+        self.rows = [write.row for write in self.writes]
+        self.regions = [region_of(write.tensor) for write in self.writes]
+
+
+def trace_lineage(record: Record, numbers: OpNumbers, ledger: Ledger) -> Lineage:
+    """Find the parents of every op of the record."""
+    return _Tracer(record, numbers, ledger).run()
+
+
+class _Tracer:
+    def __init__(self, record: Record, numbers: OpNumbers, ledger: Ledger) -> None:
+        self._record = record
+        self._first = numbers.first
+        self._ledger = ledger
+        self._writers: Mapping[StorageKey, _Writers] = {k: _Writers(w) for k, w in ledger.writes.items()}
+        self._made: dict[int, _Maker] = {}
+        self._params = {id(entry.tensor): index for index, entry in enumerate(record.params)}
+
+    def run(self) -> Lineage:
+        rows = self._record.rows
+        result = Lineage([], [])
+        aliases = list(reversed(self._record.aliases))
+        made, first, params = self._made, self._first, self._params
+        for row, (args, kwargs, out) in enumerate(zip(rows.args, rows.kwargs, rows.out)):
+            while aliases and aliases[-1][0] <= row:
+                self._alias(*aliases.pop()[1:])
+            used = list(positions(args, kwargs))
+            outs = out if type(out) is tuple else (out,)
+            shared: tuple[tuple[str, int], ...] | None = None
+            for produced in outs:
+                if shared is None or self._writers:
+                    shared = tuple(self._parents(row, used, produced))
+                result.parents.append(shared)
+            result.params.append(tuple((at, params[id(t)]) for at, t in used if id(t) in params))
+            for slot, produced in enumerate(outs):
+                made[id(produced)] = _Maker(first[row] + slot, row)
+        return result
+
+    def _parents(self, row: int, used: list[tuple[str, Tensor]], produced: Tensor) -> Iterator[tuple[str, int]]:
+        for position, tensor in used:
+            for op in self._ops_behind(row, tensor, produced):
+                yield position, op
+
+    def _ops_behind(self, row: int, tensor: Tensor, produced: Tensor | None) -> list[int]:
+        maker = self._made.get(id(tensor))
+        if not self._writers:
+            return [] if maker is None else [maker.op]
+        seen = geometry_at(self._ledger, tensor, row, after=False)
+        key = storage_key(seen)
+        writers = self._writers.get(key)
+        if writers is None:
+            return [] if maker is None else [maker.op]
+        start = 0 if maker is None else bisect_right(writers.rows, maker.row)
+        end = bisect_left(writers.rows, row)
+        region = self._region_read(row, seen, key, writers, produced)
+        newest_first = range(end - 1, start - 1, -1)
+        positions_found, covered = last_writers(region, (writers.regions[at] for at in newest_first))
+        found = [writers.writes[newest_first[at]] for at in positions_found]
+        ops = [self._first[write.row] + (write.slot or 0) for write in found]
+        if not covered and maker is not None:
+            ops.append(maker.op)
+        return sorted(set(ops))
+
+    def _region_read(
+        self, row: int, tensor: Tensor, key: StorageKey, writers: _Writers, produced: Tensor | None
+    ) -> Region:
+        """The elements a call reads of an argument: those of its result, where the result is a view of it."""
+        at = bisect_left(writers.rows, row)
+        writes_it = at < len(writers.rows) and writers.rows[at] == row
+        if produced is not None and not writes_it:
+            view = geometry_at(self._ledger, produced, row, after=True)
+            if storage_key(view) == key:
+                return region_of(view)
+        return region_of(tensor)
+
+    def _alias(self, alias: Tensor, original: Tensor) -> None:
+        maker = self._made.get(id(original))
+        if maker is not None:
+            self._made[id(alias)] = maker
+        if id(original) in self._params:
+            self._params[id(alias)] = self._params[id(original)]
+
+
+def geometry_at(ledger: Ledger, tensor: Tensor, row: int, *, after: bool) -> Tensor:
+    """The tensor with the shape, strides and storage it had before (or after) a row's call."""
+    for change in ledger.metadata.get(id(tensor), ()):
+        if change.row > row or (change.row == row and not after):
+            return change.alias
+    return tensor
+
+
+def positions(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Iterator[tuple[str, Tensor]]:
+    """(position, tensor) of the tensor arguments: `"0"`, `"1.2"` inside a list, a keyword by its name."""
+    for at, value in enumerate(args):
+        if isinstance(value, Tensor):
+            yield str(at), value
+        elif isinstance(value, (tuple, list, dict, slice)):
+            yield from _nested(str(at), value)
+    if kwargs:
+        for name, value in kwargs.items():
+            yield from _nested(name, value)
+
+
+def _nested(position: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield position, value
+    elif isinstance(value, (tuple, list)):
+        for at, item in enumerate(value):
+            yield from _nested(f"{position}.{at}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _nested(f"{position}.{key}", item)
+    elif isinstance(value, slice):
+        for name in ("start", "stop", "step"):
+            yield from _nested(f"{position}.{name}", getattr(value, name))
+

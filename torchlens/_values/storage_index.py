@@ -1,0 +1,48 @@
+"""Which recorded tensors share a storage: kept up to date only when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from torchlens._values.geometry import StorageKey, storage_key
+
+
+class StorageIndex:
+    """Recorded tensors by storage. Each row is looked at once, at the first question after it."""
+
+    def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._rows = rows
+        self._indexed = 0
+        self._tensors: dict[StorageKey, list[tuple[int, Tensor]]] = {}
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are now."""
+        return len(self._rows)
+
+    def tensors_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
+        """(row, tensor) of every recorded use of a tensor on this storage, oldest first."""
+        for at in range(self._indexed, len(self._rows)):
+            for tensor in tensors_of(self._rows[at]):
+                self._tensors.setdefault(storage_key(tensor), []).append((at, tensor))
+        self._indexed = len(self._rows)
+        return self._tensors.get(key, ())
+
+
+def tensors_of(row: tuple[Any, ...]) -> Iterator[Tensor]:
+    """Every tensor among the arguments and outputs of a row."""
+    _, _, _, _, _, args, kwargs, out, *_ = row
+    stack: list[Any] = [args, kwargs, out]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Tensor):
+            yield item
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif type(item) is slice:
+            stack.extend((item.start, item.stop, item.step))

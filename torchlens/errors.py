@@ -1,0 +1,63 @@
+"""Every exception torchlens raises on purpose.
+
+All derive from `TorchLensError`. Errors about an attribute that exists but cannot be read now are
+`AttributeError`s too, so that `hasattr` and notebook completion behave; errors about a key are `KeyError`s.
+"""
+
+
+class TorchLensError(Exception):
+    """Base class of every error torchlens raises on purpose."""
+
+
+class NestedCaptureError(TorchLensError, RuntimeError):
+    """A capture was opened inside another one on the same thread."""
+
+
+class UnsupportedModelError(TorchLensError, TypeError):
+    """The model cannot run under a capture; nothing of it was run."""
+
+
+class InputError(TorchLensError, TypeError):
+    """What was given as input or argument is not what the call takes."""
+
+
+class OptionError(TorchLensError, ValueError):
+    """Options contradict each other or have an impossible value."""
+
+
+class TargetError(TorchLensError, ValueError):
+    """A command-line target, input shape or device cannot be used."""
+
+
+class MissingKeyError(TorchLensError, KeyError):
+    """No op, layer, module, parameter or buffer has this name or index."""
+
+    __str__ = Exception.__str__  # KeyError would print the repr of the message
+
+
+class AmbiguousKeyError(MissingKeyError):
+    """A key is both a label and an address."""
+
+
+class UnreadableError(TorchLensError, AttributeError):
+    """The attribute exists, but it has no value that can be read now."""
+
+
+class CaptureOpenError(UnreadableError):
+    """A trace was read before its `capture` block ended."""
+
+
+class SeveralPassesError(UnreadableError):
+    """One value was asked of a layer or module that has several passes or calls."""
+
+
+class NotSavedError(UnreadableError):
+    """The value was not kept, or the trace was cleaned up."""
+
+
+class OverwrittenError(UnreadableError):
+    """The value was overwritten in place and its bytes were not kept."""
+
+
+class IncompleteError(UnreadableError):
+    """The forward did not get far enough to have this value."""

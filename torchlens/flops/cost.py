@@ -1,0 +1,42 @@
+"""What a call costs, or why that is not known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Operations of one call; `flops` and `macs` are None exactly when `reason` says why they are not known.
+
+    One multiply-add is 2 FLOPs and 1 MAC. Only matrix products, convolutions, recurrent layers and attention
+    have MACs: elementwise operations and reductions have 0. A complex number counts as one element.
+    """
+
+    flops: int | None
+    macs: int | None
+    reason: str | None
+
+
+class UncountedError(Exception):
+    """Carries the reason why a call has no count from where it is found to where the cost is made."""
+
+
+FREE: Final = Cost(0, 0, None)
+"""Of a call that moves or sets elements and computes none; told by identity from a count that came out 0."""
+
+
+def product_cost(flops: int) -> Cost:
+    """Cost of multiply-adds."""
+    return Cost(flops, flops // 2, None)
+
+
+def element_cost(elements: int) -> Cost:
+    """Cost of one FLOP an element."""
+    return Cost(elements, 0, None)
+
+
+def unknown(reason: str) -> Cost:
+    """No count, for this reason: one sentence."""
+    return Cost(None, None, reason)

@@ -1,0 +1,30 @@
+"""What a caller may choose about a capture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchlens.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureOptions:
+    """Options of one capture.
+
+    `seed` is what torch, `random` and numpy are seeded with before the forward; their state is given back
+    afterwards. Without it `trace` derives one from torch's state and a `capture` block seeds nothing.
+    `max_copied` bounds the bytes copied because a kept value was about to be overwritten in place; older
+    values beyond it raise `OverwrittenError` when they are read.
+
+    >>> CaptureOptions(seed=0).seed
+    0
+    """
+
+    seed: int | None = None
+    max_copied: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise OptionError(f"seed={self.seed} is not in 0..2**63-1; give a non-negative integer")
+        if self.max_copied is not None and self.max_copied < 0:
+            raise OptionError(f"max_copied={self.max_copied} is negative; give a number of bytes, or None for no bound")
