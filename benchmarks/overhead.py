@@ -53,7 +53,8 @@ def measure_graph(case: Case, repeats: int) -> tuple[Samples, int]:
 def measure_peer(python: Path, arguments: list[str]) -> Peer:
     script = Path(__file__).with_name("peer.py")
     command = [str(python), str(script), "--threads", str(THREADS), *arguments]
-    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # may name this torchlens
+    # PYTHONPATH may name this torchlens
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     if result.returncode:
         raise typer.BadParameter(f"{python} could not run {script.name}:\n{result.stderr}")

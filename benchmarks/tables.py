@@ -62,7 +62,7 @@ def table_of(measured: Measured) -> Table:
     title = f"{measured.title}: {measured.calls:,} torch calls, {measured.ops:,} ops"
     table = Table(title=title, title_justify="left")
     table.add_column("")
-    for heading in ("ms", "x plain", "x kept", "us/call more", "page faults"):
+    for heading in ("ms", "x plain", "x null", "us/call more", "page faults"):
         table.add_column(heading, justify="right")
     for row in (PLAIN, KEEPING, NOTHING, FULL):
         if row not in measured.rows:

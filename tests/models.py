@@ -328,7 +328,7 @@ class CountsOnTwoLines(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.count.add_(1)
-        x = x * self.count
+        x = x - self.count
         self.count.add_(2)
         return x + self.count
 
@@ -359,7 +359,7 @@ class WritesEveryWay(nn.Module):
     """In-place activation, `out=`, a change of geometry in place, and a write into the input."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(x * 1, inplace=True)
+        y = F.relu(x * 1, inplace=True) + 0
         total = torch.empty(len(x), 4)
         torch.add(y.detach(), 1, out=total)
         y.transpose_(0, 1)

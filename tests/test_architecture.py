@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-# From the top. A row's members import rows below their own and never each other; a package's own files
-# import one another freely, without cycles. What stands in no row is rejected.
+# From the top. A row's members import rows below their own and never each other, for types neither; a
+# package's own files import one another without cycles, for types freely. What is in no row is rejected.
 HOUSE = (
     ("torchlens",),  # public names, loaded lazily
     ("cli", "pytest_plugin"),  # people's doors
@@ -44,6 +44,7 @@ class Import:
     target: str
     line: int
     inside_function: bool
+    for_types: bool
 
 
 def module_name(file: Path, package: Path = PACKAGE) -> str:
@@ -63,17 +64,25 @@ def absolute(node: ast.ImportFrom, file: Path, package: Path) -> str:
     return ".".join((*parts[: -node.level], *((node.module,) if node.module else ())))
 
 
-def nodes_below(node: ast.AST, inside: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def nodes_below(
+    node: ast.AST, inside: bool = False, types: bool = False
+) -> Iterator[tuple[ast.AST, bool, bool]]:
+    """Each node with whether it stands in a function, and whether only type checkers read it."""
     for child in ast.iter_child_nodes(node):
-        within = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        yield child, within
-        yield from nodes_below(child, within)
+        in_function = inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for_types = types or is_for_types(child)
+        yield child, in_function, for_types
+        yield from nodes_below(child, in_function, for_types)
 
 
 def imports_of(file: Path, package: Path = PACKAGE) -> Iterator[Import]:
     """Every import statement; `from torchlens import errors` counts as one of `torchlens.errors`."""
     source = module_name(file, package)
-    for node, inside in nodes_below(ast.parse(file.read_text(encoding="utf-8"))):
+    for node, inside, for_types in nodes_below(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -87,7 +96,7 @@ def imports_of(file: Path, package: Path = PACKAGE) -> Iterator[Import]:
             targets = sorted(submodules) or [module]
         else:
             continue
-        yield from (Import(source, target, node.lineno, inside) for target in targets)
+        yield from (Import(source, target, node.lineno, inside, for_types) for target in targets)
 
 
 def files(package: Path = PACKAGE) -> list[Path]:
@@ -178,7 +187,9 @@ def test_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {}
     for file in files():
         name = module_name(file)
-        targets = {found.target for found in imports_of(file) if is_ours(found.target)}
+        targets = {
+            found.target for found in imports_of(file) if is_ours(found.target) and not found.for_types
+        }
         graph[name] = targets - {name} if name not in LAZY else set()
     try:
         TopologicalSorter(graph).prepare()
@@ -192,7 +203,7 @@ def test_a_heavy_library_is_imported_in_one_file(library: str) -> None:
         module_name(file)
         for file in files()
         for found in imports_of(file)
-        if found.target.split(".")[0] == library
+        if found.target.split(".")[0] == library and not found.for_types
     }
     assert len(using) <= 1
 

@@ -218,9 +218,9 @@ def test_what_ran_before_an_error_is_readable(error: BaseException) -> None:
 
 
 def test_an_error_in_the_block_itself_ends_it() -> None:
-    model = models.Looped()
+    model, x = models.Looped(), floats(2, 4)
     with pytest.raises(RuntimeError, match="shape"), tl.capture(model) as trace:
-        model(floats(2, 4)).reshape(7)
+        model(x).reshape(7)
     assert trace.status == "failed" and passes(trace) == {"tanh_1": 3, "mul_1": 3}
 
 

@@ -95,6 +95,13 @@ class CallSites:
         """Whether chains from further in end at this frame."""
         return frame.f_code is self._module_code or id(frame) in self._opening_frames
 
+    def outside(self, frame: FrameType) -> FrameType | None:
+        """The frame that called the module whose call runs in `frame`."""
+        back = frame.f_back
+        while back is not None and any(back.f_code is code for code in self._passing_codes):
+            back = back.f_back
+        return back
+
     def caller_of(self, frame: FrameType | None) -> int:
         """The module call in which `frame` runs, without folding its chain."""
         if not self.frames:
@@ -148,16 +155,10 @@ class CallSites:
                 module = self._module_index(frame.f_locals["self"])
                 hooked = HookedPlace(place, module, frame.f_lasti)
                 place = self._add((place, "hook", module, frame.f_lasti), hooked)
-                frame = self._skip_passing(frame)
+                frame = self.outside(frame)
                 continue
             frame = frame.f_back
         return self._to_opening(place, frame, start)
-
-    def _skip_passing(self, frame: FrameType) -> FrameType | None:
-        back = frame.f_back
-        while back is not None and any(back.f_code is code for code in self._passing_codes):
-            back = back.f_back
-        return back
 
     def _running_call(self, frame: FrameType, crossed_hook: bool) -> int:
         for level in range(len(self.frames) - 1, -1, -1):

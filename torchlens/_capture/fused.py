@@ -16,12 +16,12 @@ from typing import Any, Final
 import torch
 from torch import nn, overrides
 
-from torchlens._capture.python_calls import ReadThrough
+from torchlens._capture.python_calls import ReadThrough, torch_wrote
 
 KERNELS: Final = frozenset(("_native_multi_head_attention", "_transformer_encoder_layer_fwd"))
 """The torch functions that stand for what whole modules do otherwise."""
 
-_FUSING = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+FUSING = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _DIFFERS = "it may have run unfused during the capture, its output then differing in the last bits"
 
 
@@ -53,20 +53,22 @@ class FusedForwards:
         return True
 
     def could_not_keep(self, module: nn.Module) -> str | None:
-        """After `prepare` gave False: a sentence about what that may change, or None if it changes nothing."""
+        """After `prepare` gave False: a sentence on what that may change, or None if it changes nothing."""
         kind = type(module)
-        if not issubclass(kind, _FUSING) or not _may_fuse(module):
+        if not issubclass(kind, FUSING) or not _may_fuse(module):
             return None
-        if "forward" in vars(module) or kind.forward not in [base.forward for base in _FUSING]:
+        if "forward" in vars(module) or not _has_torchs_forward(kind):
             return f"{kind.__name__} has a forward of its own; if that calls torch's, {_DIFFERS}."
-        return f"The call of {kind.__name__} could not be redirected in torch {torch.__version__}; {_DIFFERS}."
+        return (
+            f"The call of {kind.__name__} could not be redirected in torch {torch.__version__}; {_DIFFERS}."
+        )
 
     def bypassed(self, frame: FrameType) -> str | None:
         """A sentence if `frame` runs one of the three forwards without the clone, so without its fused path.
 
         That is a forward called directly (`layer.forward(x)`, `super().forward(x)`): no hook fires for it.
         """
-        for base in _FUSING:
+        for base in FUSING:
             own = base.forward
             if frame.f_code is own.__code__ and frame.f_globals is own.__globals__:
                 module = frame.f_locals.get("self")
@@ -76,14 +78,17 @@ class FusedForwards:
 
     def _build(self, kind: type[nn.Module]) -> FunctionType | None:
         own = kind.forward
-        if own not in [base.forward for base in _FUSING] or type(own) is not FunctionType:
+        if not _has_torchs_forward(kind) or type(own) is not FunctionType:
             return None
-        if own.__module__ not in ("torch.nn.modules.activation", "torch.nn.modules.transformer"):
-            return None  # patched
         clone = FunctionType(own.__code__, {**own.__globals__, "torch": self._torch}, own.__name__)
         clone.__defaults__, clone.__kwdefaults__ = own.__defaults__, own.__kwdefaults__
         clone.__qualname__ = own.__qualname__
         return clone
+
+
+def _has_torchs_forward(kind: type[nn.Module]) -> bool:
+    own = kind.forward
+    return type(own) is FunctionType and torch_wrote(own) and own in [base.forward for base in FUSING]
 
 
 def _is_overridden(relevant: Iterable[Any]) -> bool:
@@ -118,5 +123,7 @@ def _may_fuse(module: nn.Module) -> bool:
         return False
     if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in module.parameters()):
         return False
-    attentions = [inner for inner in module.modules() if isinstance(inner, nn.MultiheadAttention)]
-    return any(inner.batch_first and inner.num_heads % 2 == 0 for inner in attentions)
+    for inner in module.modules():
+        if isinstance(inner, nn.MultiheadAttention) and inner.batch_first and inner.num_heads % 2 == 0:
+            return True
+    return False

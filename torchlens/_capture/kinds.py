@@ -6,19 +6,21 @@ before or after, and what that is stands in a `Special`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import torch
 
 from torchlens._capture.fused import KERNELS
 from torchlens._capture.python_calls import is_leaf
 from torchlens._capture.writes import Writes, writes_of
-from torchlens._keys.spelling import SIDED
+from torchlens._keys.sides import needs_side
 
 PLAIN: Final = "plain"
+SIDED: Final = "sided"
+"""Plain, but with a non-tensor argument the call does not tell `x + 1` from `1 + x`."""
 INERT: Final = "inert"
 """Tells about a tensor and gives none: called at once and not recorded."""
 
@@ -42,6 +44,12 @@ _FACTORY_NAMES = frozenset(
     "randn randint randperm normal empty_strided tril_indices triu_indices complex from_file frombuffer "
     "bartlett_window blackman_window hamming_window hann_window kaiser_window".split()
 )
+_DROPOUT_NAMES = frozenset(
+    "dropout dropout_ alpha_dropout alpha_dropout_ feature_dropout feature_dropout_ "
+    "feature_alpha_dropout feature_alpha_dropout_".split()
+)
+"""Called as (input, p, train)."""
+Draws: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True)
@@ -51,20 +59,21 @@ class Special:
     name: str
     writes: Writes | None = None
     """Which arguments it writes into, if it writes."""
-    random: bool = False
-    """It draws from a generator."""
+    draws: Draws | None = None
+    """Whether a call draws from a generator; None when none does."""
     read: bool = False
     """It hands the value itself to Python (`item`, `bool`, `numpy`)."""
     python: bool = False
     """It is written in Python and can be entered."""
-    sided: bool = False
-    """With a non-tensor, the call does not tell `x + 1` from `1 + x`."""
     quiet: bool = False
     """It runs backward: what happens inside is not forward."""
     boundary: bool = False
     """A kernel that stands for what whole modules do otherwise."""
     factory: bool = False
     """It makes a tensor from the default dtype and device."""
+
+
+ORDINARY: Final = Special("")
 
 
 @lru_cache(maxsize=4096)
@@ -77,15 +86,25 @@ def classify(func: Callable[..., Any]) -> str | Special:
     special = Special(
         name=name,
         writes=writes_of(func, name),
-        random=not python and _is_random(func, name),
+        draws=_draws(name) if not python and _is_random(func, name) else None,
         read=name in _READ_NAMES,
         python=python,
-        sided=name in SIDED,
         quiet=hasattr(func, "__code__") and name in _QUIET_NAMES,
         boundary=name in KERNELS,
         factory=name in _FACTORY_NAMES,
     )
-    return PLAIN if special == Special(name) else special
+    if special == Special(name):
+        return SIDED if needs_side(name) else PLAIN
+    return special
+
+
+def _draws(name: str) -> Draws:
+    """When a function that can draw does: dropout only in training, attention only with a dropout."""
+    if name in _DROPOUT_NAMES:
+        return lambda args, kwargs: bool(args[1]) and bool(args[2]) if len(args) > 2 else True
+    if name == "scaled_dot_product_attention":
+        return lambda args, kwargs: bool(args[4] if len(args) > 4 else kwargs.get("dropout_p"))
+    return lambda args, kwargs: True
 
 
 def _is_random(func: Callable[..., Any], name: str) -> bool:
@@ -95,7 +114,7 @@ def _is_random(func: Callable[..., Any], name: str) -> bool:
         overloads = [func]
     else:
         packet = func if isinstance(func, torch._ops.OpOverloadPacket) else getattr(torch.ops.aten, name, None)
-        if packet is None:
+        if not isinstance(packet, torch._ops.OpOverloadPacket):  # no such operator, or a dunder of the namespace
             return False
         overloads = [getattr(packet, overload) for overload in packet.overloads()]
     return any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable
 from functools import cache
 from threading import get_ident
 from types import CellType, CodeType, FrameType
@@ -19,7 +18,7 @@ from torch import nn
 from torch.nn.modules import module as nn_module
 
 from torchlens._capture.call_site import CallSites
-from torchlens._capture.fused import FusedForwards
+from torchlens._capture.fused import FUSING, FusedForwards
 from torchlens._capture.model_state import ModelState
 from torchlens._records import ModuleCallEntry
 
@@ -36,7 +35,9 @@ class CallEvents(Protocol):
     def plain(self, value: Any) -> Any: ...
     def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
     def root_call_ends(self, call: int, output: Any) -> None: ...
-    def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any) -> None: ...
+    def script_call_ends(
+        self, call: int, args: tuple[Any, ...], output: Any, frame: FrameType
+    ) -> None: ...
     def transform_starts(self, frame: FrameType) -> None: ...
     def buffers_may_have_changed(self, module: nn.Module) -> None: ...
 
@@ -44,7 +45,7 @@ class CallEvents(Protocol):
 class ModuleCalls:
     """The module calls of one capture on the thread that opened it."""
 
-    def __init__(self, state: ModelState, sites: CallSites, events: CallEvents, num_rows: Callable[[], int], known: set[int]) -> None:
+    def __init__(self, state: ModelState, sites: CallSites, events: CallEvents, rows: list[tuple[Any, ...]], known: set[int]) -> None:
         self.calls: list[ModuleCallEntry] = [ModuleCallEntry(module=0, parent=-1, number=0, start=0)]
         self.roots: list[int] = []
         self.quiet = False
@@ -55,9 +56,10 @@ class ModuleCalls:
         self._module_index = state.module_index
         self._sites = sites
         self._events = events
-        self._num_rows = num_rows
+        self._rows = rows
         self._known = known
         self._fused = FusedForwards()
+        self._unfusable: set[type] = set()
         self.notes: set[str] = set()
         self._module_code = module_code()
         self._thread = get_ident()
@@ -76,6 +78,7 @@ class ModuleCalls:
         """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
+            nn_module._global_forward_hooks_with_kwargs.pop(handle.id, None)  # torch leaves this mark behind
         self._handles.clear()
 
     def settle(self) -> None:
@@ -104,12 +107,12 @@ class ModuleCalls:
             index = self._state.index_of(module)
         number = self._counts[index] = self._counts.get(index, 0) + 1
         call = len(self.calls)
-        entry = ModuleCallEntry(index, parent, number, self._num_rows())
+        entry = ModuleCallEntry(index, parent, number, len(self._rows))
         self.calls.append(entry)
         sites.frames.append(frame)
         sites.calls.append(call)
-        if not self._fused.prepare(module, frame) and (note := self._fused.could_not_keep(module)):
-            self.notes.add(note)
+        if type(module) not in self._unfusable:
+            self._keep_fused(module, frame)
         if parent == 0:
             self.roots.append(call)
             self._events.root_call_starts(args, frame.f_locals.get("kwargs", {}))
@@ -122,29 +125,46 @@ class ModuleCalls:
         self.watched = module if module._buffers else None
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        if self.quiet or get_ident() != self._thread or _backward_running() != -1:
-            return
-        if _transform_level() is not None:
-            return
         frame = sys._getframe(1)
-        call = self._end(module, frame)
-        if call is None:
+        sites = self._sites
+        if sites.frames and sites.frames[-1] is frame:
+            sites.frames.pop()
+            call = sites.calls.pop()
+        elif self.quiet or get_ident() != self._thread or _backward_running() != -1:
             return
+        else:
+            call = self._end(module, frame)
+            if call is None:
+                return
         if module._buffers:
             self._events.buffers_may_have_changed(module)
+        self.watched = self._innermost_with_buffers()
         entry = self.calls[call]
         if frame.f_code is not self._module_code:
             return  # called for an exception: the call has no output
         if kwargs:
             entry.kwargs = self._events.plain(kwargs)
         if isinstance(module, torch.jit.ScriptModule):
-            self._events.script_call_ends(call, args, output)
+            self._events.script_call_ends(call, args, output, frame)
         entry.output = output if id(output) in self._known else self._events.plain(output)
-        entry.end = self._num_rows()
+        entry.end = len(self._rows)
         if module._forward_hooks or module._backward_hooks or module._backward_pre_hooks:
             self._pending.append((call, _result_cell(frame)))
         elif entry.parent == 0:
             self._events.root_call_ends(call, entry.output)
+
+    def _keep_fused(self, module: nn.Module, frame: FrameType) -> None:
+        """Let torch choose a fused kernel as without a capture; remember the classes that have none."""
+        if isinstance(module, torch.jit.ScriptModule) or not issubclass(type(module), FUSING):
+            self._unfusable.add(type(module))
+        elif not self._fused.prepare(module, frame) and (note := self._fused.could_not_keep(module)):
+            self.notes.add(note)
+
+    def _innermost_with_buffers(self) -> nn.Module | None:
+        if not self._sites.calls:
+            return None
+        module = self._state.modules[self.calls[self._sites.calls[-1]].module].module
+        return module if module._buffers else None
 
     def _end(self, module: nn.Module, frame: FrameType) -> int | None:
         """Take the module's call off the stack, with calls above it that an exception ended."""
@@ -158,10 +178,6 @@ class ModuleCalls:
                 return None
         call = sites.calls[level]
         del sites.frames[level:], sites.calls[level:]
-        self.watched = None
-        if sites.calls:
-            outer = self._state.modules[self.calls[sites.calls[-1]].module].module
-            self.watched = outer if outer._buffers else None
         return call
 
     def _innermost_call_of(self, module: nn.Module) -> int:

@@ -8,6 +8,7 @@ own functions and modules are only read.
 
 from __future__ import annotations
 
+import gc
 import opcode
 import sys
 import warnings
@@ -36,6 +37,7 @@ _LEAVES: Mapping[str, frozenset[str]] = {
         "storage storage_type _typed_storage untyped_storage is_shared share_memory_".split()
     ),
     "metadata": frozenset("__len__ dim_order".split()),
+    "first-class dimensions": frozenset(["index"]),
 }
 """Methods of `torch.Tensor`, written in Python, that are one op or no op at all."""
 
@@ -45,7 +47,13 @@ _LEAF_METHODS = frozenset(
 _LEAF_FUNCTIONS = frozenset([("torch.autograd", "backward"), ("torch.autograd", "grad")])
 _LEAF_PACKAGES = ("torch.distributed.",)
 
-_QUESTIONS = frozenset(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"))
+
+def _no(*_: object) -> bool:
+    return False
+
+
+_ANSWERS = {f"has_torch_function{kind}": _no for kind in ("", "_unary", "_variadic")}
+_QUESTIONS = frozenset(_ANSWERS)
 _STORE_GLOBAL, _DELETE_GLOBAL = opcode.opmap["STORE_GLOBAL"], opcode.opmap["DELETE_GLOBAL"]
 _is_mode_enabled = torch._C._is_torch_function_mode_enabled
 _PLAIN = (torch.Tensor,)  # Python-written functions count `Tensor` itself among the overriding types
@@ -55,12 +63,20 @@ _HANDLER_FRAMES = 4
 
 def is_leaf(func: Callable[..., Any]) -> bool:
     """Whether a call of `func` is never entered, whatever its arguments."""
-    if type(func) is not FunctionType:
+    if type(func) is not FunctionType or not torch_wrote(func):
         return True
     module, name = func.__module__, func.__qualname__
     if module == "torch._tensor":
         return name in _LEAF_METHODS
-    return (module, name) in _LEAF_FUNCTIONS or not _torch_wrote(func) or module.startswith(_LEAF_PACKAGES)
+    return (module, name) in _LEAF_FUNCTIONS or module.startswith(_LEAF_PACKAGES)
+
+
+def torch_wrote(func: FunctionType) -> bool:
+    """Whether `func` is of torch's own modules.
+
+    Only these are safe to run on copied globals: other libraries may rebind theirs meanwhile.
+    """
+    return _is_torchs(func.__globals__)
 
 
 class ReadThrough:
@@ -82,20 +98,14 @@ class PythonCalls:
         self._clones: dict[Callable[..., Any], FunctionType | None] = {}
         self._copies: dict[int, _GlobalsCopy] = {}  # by the id of the copied globals
         self._copy_ids: set[int] = set()
+        self._originals: dict[int, Callable[..., Any]] = {}  # by the id of their code
         warn = _Warn(self._copy_ids, self._handle_code)
         self._replaced: dict[int, object] = {
-            id(overrides.has_torch_function): _answer_no,
-            id(overrides.has_torch_function_unary): _answer_no,
-            id(overrides.has_torch_function_variadic): _answer_no_variadic,
+            **{id(getattr(overrides, question)): answer for question, answer in _ANSWERS.items()},
             id(warnings): ReadThrough(warnings, {"warn": warn}),
             id(warnings.warn): warn,
         }
-        answers = {
-            "has_torch_function": _answer_no,
-            "has_torch_function_unary": _answer_no,
-            "has_torch_function_variadic": _answer_no_variadic,
-        }
-        overrides_view = ReadThrough(overrides, answers)
+        overrides_view = ReadThrough(overrides, _ANSWERS)
         self._asked_modules: dict[int, object] = {
             id(overrides): overrides_view,
             id(torch): ReadThrough(torch, {"overrides": overrides_view}),
@@ -130,12 +140,31 @@ class PythonCalls:
             return None
         return clone
 
+    def unpatched(self, func: Callable[..., Any], caller: FrameType) -> Callable[..., Any]:
+        """Torch's own function, where `func` is what somebody put in its place (`F.relu = logged(F.relu)`).
+
+        Torch looks up by name what it tells the mode it is in. A wrapper is then already running, around
+        the function that asks, and must not be called again.
+        """
+        if type(func) is not FunctionType or torch_wrote(func):
+            return func
+        if caller.f_code is not self._handle_code:  # a method that is written in C
+            names = [name for name, method in vars(torch.Tensor).items() if method is func]
+            return getattr(torch._C.TensorBase, names[0], func) if len(names) == 1 else func
+        guard = caller.f_back
+        if guard is None or guard.f_code is func.__code__ or not _is_torchs(guard.f_globals):
+            return func
+        original = self._originals.get(id(guard.f_code))
+        if original is None:
+            original = self._originals[id(guard.f_code)] = _function_of(guard) or func
+        return original
+
     def close(self) -> None:
         """Undo the copies' replacements: a closure that outlives the capture then runs as torch wrote it."""
         for copy in self._copies.values():
             copy.undo()
-        self._copies.clear()
-        self._clones.clear()
+        for kept in (self._copies, self._clones, self._copy_ids, self._originals):
+            kept.clear()
 
     def _build(self, func: Callable[..., Any], guard: FrameType) -> FunctionType | None:
         if type(func) is not FunctionType or is_leaf(func):
@@ -144,7 +173,7 @@ class PythonCalls:
             return self._clone(func, set())
         # The function asks through another one of its module (`torch.meshgrid`).
         asker = guard.f_globals.get(guard.f_code.co_name)
-        if type(asker) is FunctionType and asker.__code__ is guard.f_code and _torch_wrote(asker):
+        if type(asker) is FunctionType and asker.__code__ is guard.f_code and torch_wrote(asker):
             return self._clone(asker, set())
         return None
 
@@ -194,7 +223,7 @@ class PythonCalls:
             return cell
         if type(held) is not FunctionType or held in open_functions:
             return cell
-        if not (_torch_wrote(held) and _asks(held, set())):
+        if not (torch_wrote(held) and _asks(held, set())):
             return cell
         clone = self._clone(held, open_functions)
         return cell if clone is None else CellType(clone)
@@ -256,7 +285,7 @@ class _Warn:
         return added
 
     def _count_mode(self, frame: FrameType, code: CodeType) -> int:
-        """How many frames from `frame` outwards are the mode's and the guard's; 0 if it is no mode's frame."""
+        """How many frames from `frame` outwards are the mode's and the guard's; 0 if it is none of these."""
         count = 0
         walker: FrameType | None = frame
         while walker is not None and walker.f_code is not self._handle_code:
@@ -275,28 +304,30 @@ class _Warn:
         return beyond
 
 
-def _answer_no(_: object) -> bool:
-    return False
-
-
-def _answer_no_variadic(*_: object) -> bool:
-    return False
-
-
 def _identical(entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> bool:
     entry_args, entry_kwargs, kwargs = entry[1], entry[2] or {}, kwargs or {}
     return (
         len(entry_args) == len(args)
         and entry_kwargs.keys() == kwargs.keys()
-        and all(entered is given for entered, given in zip(entry_args, args))
+        and all(entered is given for entered, given in zip(entry_args, args, strict=True))
         and all(entry_kwargs[name] is kwargs[name] for name in kwargs)
     )
 
 
-def _torch_wrote(func: FunctionType) -> bool:
-    """Only these are safe to run on copied globals: other libraries may rebind theirs meanwhile."""
-    module = func.__globals__.get("__name__")
+def _is_torchs(module_globals: dict[str, Any]) -> bool:
+    module = module_globals.get("__name__")
     return isinstance(module, str) and (module == "torch" or module.startswith("torch."))
+
+
+def _function_of(frame: FrameType) -> FunctionType | None:
+    """The function that runs in `frame`, whose module may hold another by its name."""
+    named = frame.f_globals.get(frame.f_code.co_name)
+    for function in (named, *gc.get_referrers(frame.f_code)):
+        if type(function) is not FunctionType or function.__globals__ is not frame.f_globals:
+            continue
+        if function.__code__ is frame.f_code:
+            return function
+    return None
 
 
 def _inner_codes(code: CodeType) -> list[CodeType]:
@@ -327,7 +358,7 @@ def _asks(func: FunctionType, seen: set[FunctionType]) -> bool:
             held = cell.cell_contents
         except ValueError:
             continue
-        if type(held) is FunctionType and held not in seen and _torch_wrote(held) and _asks(held, seen):
+        if type(held) is FunctionType and held not in seen and torch_wrote(held) and _asks(held, seen):
             return True
     return False
 

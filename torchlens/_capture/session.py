@@ -20,6 +20,7 @@ from torchlens._capture.function_mode import FunctionMode
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
 from torchlens._values.plain import plain, tensors_in
+from torchlens._capture.recording import Recording
 from torchlens._capture.tensors import Tensors
 from torchlens._records import Failure, Record, Rows, RunOptions, Status
 from torchlens._values.ledger import Ledger
@@ -49,10 +50,13 @@ class Session:
         self._sites.transform_files = TRANSFORM_FILES
         self._tensors = Tensors(self._rows, self._sites, self._state, options.max_copied)
         self._calls = ModuleCalls(
-            self._state, self._sites, self, self._rows.__len__, self._tensors.known
+            self._state, self._sites, self, self._rows, self._tensors.known
         )
         self._transforms = Transforms(self._transform_returned)
-        self._mode = FunctionMode(self._rows, self._sites, self._calls, self._tensors, self._transforms)
+        self._recording = Recording(self._rows, self._tensors)
+        self._mode = FunctionMode(
+            self._recording, self._sites, self._calls, self._tensors, self._transforms
+        )
         self._output_rows: list[int] = []
         self._block = True
         self._output: Any = None
@@ -112,10 +116,9 @@ class Session:
         if self._block:
             self._note_output(output)
 
-    def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any) -> None:
-        """A TorchScript module ran in its interpreter: its call is one op, named by the place that called it."""
-        frame = sys._getframe(2).f_back
-        site, _ = self._sites.locate(frame)
+    def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any, frame: FrameType) -> None:
+        """A TorchScript module ran in its interpreter: its call is one op, keyed by the place that called it."""
+        site, _ = self._sites.locate(self._sites.outside(frame))
         self._append_boundary("torchscript", site, call, args, output)
 
     def transform_starts(self, frame: FrameType) -> None:
@@ -153,13 +156,13 @@ class Session:
         return Record(
             rows=Rows.from_tuples(self._rows),
             places=self._sites.places,
-            contexts=self._mode.contexts,
+            contexts=self._recording.contexts,
             modules=self._state.module_entries(),
             module_calls=self._calls.calls,
             params=self._state.param_entries(),
             buffers=self._state.buffer_entries(),
-            generators=self._mode.generators,
-            reads=self._mode.reads,
+            generators=self._recording.generators,
+            reads=self._recording.reads,
             aliases=self._tensors.aliases,
             inputs=self._tensors.inputs,
             outputs=self._output_rows,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.model_state import BufferSlot, ModelState
 from torchlens._capture.origins import find_name, frame_roots, module_roots
-from torchlens._values.plain import is_scalar, plain
+from torchlens._values.plain import SCALARS, plain
 from torchlens._capture.writes import Target
 from torchlens._values.geometry import Region, region_of, storage_key
 from torchlens._values.ledger import Ledger, Write
@@ -43,8 +43,7 @@ class Tensors:
     def plain_args(self, args: tuple[Any, ...], frame: FrameType) -> tuple[Any, ...]:
         """The arguments of a call as plain data, each tensor in them met. Unchanged ones stay the same."""
         known = self.known
-        values = [arg if id(arg) in known else self._plain(arg, frame) for arg in args]
-        return tuple(values)
+        return tuple([arg if id(arg) in known else self._plain(arg, frame) for arg in args])
 
     def plain_kwargs(self, kwargs: dict[str, Any], frame: FrameType) -> dict[str, Any]:
         known = self.known
@@ -125,7 +124,8 @@ class Tensors:
             self._add_version(slot, tensor, where)
 
     def _plain(self, value: Any, frame: FrameType) -> Any:
-        if is_scalar(value):
+        kind = type(value)
+        if kind in SCALARS or (kind is tuple and SCALARS.issuperset(map(type, value))):
             self.known.add(id(value))  # the row keeps it alive
             return value
         return plain(value, lambda tensor: self.meet(tensor, frame))

@@ -1,1 +1,1 @@
-"""What names a place: call chains folded to keys, and calls spelt as the code wrote them. Imports no torch."""
+"""What names a place: call chains folded to keys, calls spelt as the code wrote them. Imports no torch."""

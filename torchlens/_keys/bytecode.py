@@ -7,14 +7,13 @@ import opcode
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from types import CodeType
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 _CACHE = 0  # filler after an instruction on 3.11 and later; no instruction has this number on 3.10
-_DECODED_KEPT = 32
 _ABSOLUTE_JUMPS = frozenset(dis.hasjabs)
 _JUMPS = frozenset(dis.hasjrel) | _ABSOLUTE_JUMPS
 _BACKWARD_JUMPS = frozenset(op for op in _JUMPS if "BACKWARD" in opcode.opname[op])
@@ -39,18 +38,23 @@ _PAIRS = {
 class ByCode(Generic[T]):
     """What was worked out about each code object, by identity, forgotten with the code object.
 
-    A code object hashes its whole bytecode at every look-up, so it is no dictionary key.
+    A code object hashes its whole bytecode at every look-up, so it is no dictionary key. With a `limit`, the
+    older half is dropped when that many are there. Threads may share one.
     """
 
-    __slots__ = ("_kept", "_make")
+    __slots__ = ("_kept", "_limit", "_make")
 
-    def __init__(self, make: Callable[[CodeType], T]) -> None:
+    def __init__(self, make: Callable[[CodeType], T], *, limit: int = 0) -> None:
         self._make = make
+        self._limit = limit
         self._kept: dict[int, tuple[T, weakref.ref[CodeType]]] = {}
 
     def __call__(self, code: CodeType) -> T:
         kept = self._kept.get(id(code))
         return self._add(code) if kept is None else kept[0]
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def _add(self, code: CodeType) -> T:
         kept, key = self._kept, id(code)
@@ -59,23 +63,11 @@ class ByCode(Generic[T]):
             kept.pop(key, None)
 
         value = self._make(code)
+        if self._limit and len(kept) >= self._limit:
+            for old in list(kept)[: self._limit // 2]:
+                kept.pop(old, None)
         kept[key] = (value, weakref.ref(code, forget))
         return value
-
-
-class SameCode:
-    """A code object as a key of an `lru_cache`, equal to itself only."""
-
-    __slots__ = ("code",)
-
-    def __init__(self, code: CodeType) -> None:
-        self.code = code
-
-    def __hash__(self) -> int:
-        return id(self.code)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SameCode) and other.code is self.code
 
 
 class Instruction(NamedTuple):
@@ -165,11 +157,9 @@ def decode(raw: bytes) -> list[Instruction]:
     return found
 
 
-@lru_cache(maxsize=_DECODED_KEPT)
-def _decoded(same: SameCode) -> Decoded:
-    return Decoded(same.code)
+_decoded: ByCode[Decoded] = ByCode(Decoded, limit=32)
 
 
 def decoded(code: CodeType) -> Decoded:
     """The decoded instructions of a code object; those of the last few asked for are kept."""
-    return _decoded(SameCode(code))
+    return _decoded(code)

@@ -1,9 +1,9 @@
 """Call chains: when two are the same place by the grouping rule, and how one reads.
 
-A chain is written outermost frame first. Going inwards, a function met before takes the place of its earlier
-frame and of all between them, so every depth of a recursion is one place. Seen from any frame this means: the
-chain from it on is the chain from the innermost frame of the same function on. That is how it is computed, once
-a place, from the inside out.
+A chain is written outermost frame first. Going inwards, a function met before takes the place of its
+earlier frame and of all between them, so every depth of a recursion is one place. Seen from any frame this
+means: the chain from it on is the chain from the innermost frame of the same function on. That is how it is
+computed, once a place, from the inside out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Tail(NamedTuple):
 
 
 class Chains:
-    """The call chains of one record. A *site* is the index of a chain's outermost place; 0 is the empty chain.
+    """The call chains of one record; a *site* is the index of a chain's outermost place, 0 the empty chain.
 
     `places` may grow afterwards; a place once there must stay as it is.
     """
@@ -101,7 +101,7 @@ class Chains:
         return tuple(reversed(found))
 
     def caller(self, site: int) -> tuple[CodeType, int] | None:
-        """Code and offset of the innermost frame: the one that called torch. None in a chain without frames."""
+        """Code and offset of the innermost frame, the one that called torch; None where no frame is."""
         for segment in reversed(self._segments(site)):
             found = self._innermost(segment)
             if found is not None:
@@ -158,7 +158,7 @@ class Chains:
         return self._links.setdefault((element, inner_key), len(self._links) + 1)
 
     def _note(self, index: int, place: FramePlace | HookedPlace, function: int) -> None:
-        """Remember which functions occur from a place inwards; places come in no order when a record grows."""
+        """Remember which functions occur from a place inwards."""
         if index >= len(self._functions):
             self._functions.extend([0] * (len(self._places) - len(self._functions)))
         self._functions[index] = self._functions[place.inner] | function
@@ -192,7 +192,8 @@ class Chains:
     def _find_closure(self, place: FramePlace, number: int) -> int:
         """The same for code with free variables, of which several functions may be in the chain.
 
-        That the frame repeats is known, not which one: the nearest that calls the same code, else the nearest.
+        That the frame repeats one of them is known, not which: the nearest that calls the same code, else
+        the nearest.
         """
         wanted, nearest, index = self._code_of(place.inner), 0, place.inner
         while index:

@@ -1,7 +1,7 @@
 """Which written place an instruction belongs to, and where that stands in the source.
 
-The compiler copies code: the condition of a `while`, the body of a `finally`. All copies are one place. And it
-gives several instructions one source span: the comparisons of `a < b < c`. Those are several places.
+The compiler copies code: the condition of a `while`, the body of a `finally`. All copies are one place. And
+it gives several instructions one source span: the comparisons of `a < b < c`. Those are several places.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import opcode
 import sys
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
 from dis import EXTENDED_ARG
 from types import CodeType
 from typing import NamedTuple, TypeAlias
 
-from torchlens._keys.bytecode import LEAVES, UNCONDITIONAL, ByCode, Decoded, Instruction, SameCode, decoded
+from torchlens._keys.bytecode import LEAVES, UNCONDITIONAL, ByCode, Decoded, Instruction, decoded
 
 
 class Span(NamedTuple):
-    """Where an instruction stands in the source: lines from 1, columns from 0 in UTF-8 bytes; None: not known."""
+    """Where an instruction stands: lines from 1, columns from 0 in UTF-8 bytes; None: not known."""
 
     line: int | None
     end_line: int | None
@@ -58,27 +57,33 @@ def span(code: CodeType, offset: int) -> Span:
 
 
 if sys.version_info >= (3, 11):
-    _LAYOUTS_KEPT = 32
+    # on 3.11 this comes right before each CALL, and a call that has run often is made there
+    _PRECALL = opcode.opmap.get("PRECALL", -1)
     _COMPARISONS = frozenset(opcode.opmap[name] for name in ("COMPARE_OP", "IS_OP", "CONTAINS_OP"))
     _FAMILY = [min(_COMPARISONS) if op in _COMPARISONS else op for op in range(256)]
 
-    @lru_cache(maxsize=_LAYOUTS_KEPT)
-    def _layout(same: SameCode) -> tuple[Sequence[_Position], bytes]:
+    def _read_layout(code: CodeType) -> tuple[Sequence[_Position], bytes]:
         """The positions and the bytes of a code object, one position for every two bytes."""
-        return list(same.code.co_positions()), same.code.co_code
+        return list(code.co_positions()), code.co_code
+
+    _layout: ByCode[tuple[Sequence[_Position], bytes]] = ByCode(_read_layout, limit=32)
 
     def _place(code: CodeType, offset: int) -> _Place:
-        positions, raw = _layout(SameCode(code))
+        positions, raw = _layout(code)
         unit = offset // 2
         while unit > 0 and raw[2 * unit] == 0:
             unit -= 1
+        if raw[2 * unit] == _PRECALL:
+            unit += 2
+            while raw[2 * unit] == EXTENDED_ARG:
+                unit += 1
         where = Span(*positions[unit])
         if where.line is None or where.column is None or where[::2] == where[1::2]:
             return _Place(2 * unit, where)
         return _Place((where, _ordinal(code, positions, raw, unit)), where)
 
     def _ordinal(code: CodeType, positions: Sequence[_Position], raw: bytes, unit: int) -> int:
-        """How many instructions of this kind and span come earlier in the same compiled copy of the expression."""
+        """How many instructions of this kind and span come earlier in the same copy of the expression."""
         first, alike = _expression(positions, raw, unit)
         if not alike:
             return 0  # nearly always; nothing has to be decoded
@@ -86,7 +91,7 @@ if sys.version_info >= (3, 11):
         return sum(k >= edge for k in alike)
 
     def _expression(positions: Sequence[_Position], raw: bytes, unit: int) -> tuple[int, list[int]]:
-        """Where the run of spans inside that of `unit` begins, and the units in it of its very kind and span."""
+        """Where the run of spans inside that of `unit` begins, and the units in it of its kind and span."""
         where, family = positions[unit], _FAMILY[raw[2 * unit]]
         line, end_line, column, end_column = where
         start, end = (line, column), (end_line, end_column)
@@ -110,8 +115,8 @@ if sys.version_info >= (3, 11):
     def _copy_start(code: Decoded, positions: Sequence[_Position], unit: int, first: int) -> int:
         """First unit after the last point between `first` and `unit` where an earlier compiled copy ends.
 
-        That is a jump out of the expression, or, where a `while` has no body, the target of the jump that closes
-        the loop, which has the span of the whole condition.
+        That is a jump out of the expression, or, where a `while` has no body, the target of the jump that
+        closes the loop, which has the span of the whole condition.
         """
         edge, offset = first, 2 * unit
         unconditional = {i.offset for i in code.instructions if i.op in UNCONDITIONAL}
@@ -124,7 +129,6 @@ if sys.version_info >= (3, 11):
 
 else:
     _TESTS = frozenset(opcode.opmap[name] for name in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"))
-    _POP_TOP = opcode.opmap["POP_TOP"]
 
     def _place(code: CodeType, offset: int) -> _Place:
         return _Place(_first_copies(code).get(offset, offset), Span(_line(code, offset), None, None, None))
@@ -140,9 +144,10 @@ else:
         loops = decoded(code)
         for source, target in loops.jumps:
             closing = loops.index(source)
-            opening = _opening_test(loops, loops.index(target))
-            if target <= source and loops.instructions[closing].op in _TESTS and opening is not None:
-                _pair_up(code, loops.instructions, closing, opening, twins)
+            if target <= source and loops.instructions[closing].op in _TESTS:
+                opening = _opening_test(loops, loops.index(target))
+                if opening is not None:
+                    _pair_up(code, loops.instructions, closing, opening, twins)
         return twins
 
     def _has_loop(raw: bytes) -> bool:
@@ -151,17 +156,17 @@ else:
         return any(raw[k - 2] == EXTENDED_ARG or raw[k + 1] * 2 <= k for k in low)
 
     def _opening_test(loops: Decoded, body: int) -> int | None:
-        """The conditional jump that ends the first copy of the condition, right before the loop's body.
+        """The conditional jump that ends the first copy of the condition of the loop with this body.
 
-        After a chained comparison up to three instructions follow it: a jump into the body, and the path
-        that drops the middle operand and jumps to the exit.
+        It is right before the body, or, in a chained comparison, before a jump to the body: there the path
+        that drops the middle operand lies in between.
         """
-        for index in range(body - 1, max(body - 5, -1), -1):
-            op = loops.instructions[index].op
-            if op in _TESTS:
-                return index
-            if op != _POP_TOP and op not in UNCONDITIONAL:
-                return None
+        target = loops.instructions[body].start
+        ends = [loops.index(source) for source, to in loops.jumps if to == target and source < target]
+        for end in [body, *reversed(ends)]:
+            enters = end == body or loops.instructions[end].op in UNCONDITIONAL
+            if enters and end and loops.instructions[end - 1].op in _TESTS:
+                return end - 1
         return None
 
     def _pair_up(

@@ -1,4 +1,4 @@
-"""What an instruction applies to which operands: an operator, a comparison, or a call of something with a name."""
+"""What an instruction does to which operands: an operator, a comparison, a call of something with a name."""
 
 from __future__ import annotations
 
@@ -72,6 +72,9 @@ _UNARY_BY_NAME = {"UNARY_NEGATIVE": "neg", "UNARY_POSITIVE": "pos", "UNARY_INVER
 _INTRINSIC_POSITIVE = 5  # `+x` is an intrinsic call with this number from 3.12 on
 _CALLS = {"CALL", "CALL_KW", "CALL_FUNCTION", "CALL_METHOD", "CALL_FUNCTION_KW", "CALL_FUNCTION_EX"}
 _KEYWORD_TUPLE_ON_TOP = {"CALL_KW", "CALL_FUNCTION_KW"}
+_FLAG_BITS: dict[str, int] = {"LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2} if sys.version_info >= (3, 12) else {}
+"""Low bits of an argument that are not part of the name's index."""
+_GLOBAL_FLAG_BITS = 1 if sys.version_info >= (3, 11) else 0
 _LOCAL_LOADS = {"LOAD_FAST", "LOAD_FAST_CHECK"}
 _ATTRIBUTE_LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"}
 
@@ -96,6 +99,8 @@ class _Reader:
 
     def use(self, offset: int) -> Use:
         index = self._decoded.index(offset)
+        if self._decoded.instructions[index].name == "PRECALL":
+            index += 1  # on 3.11 the interpreter makes the calls it knows at this half of the pair
         instruction = self._decoded.instructions[index]
         name, arg = instruction.name, instruction.arg
         if name == "BINARY_OP" and arg < 2 * len(_BINARY):
@@ -126,13 +131,13 @@ class _Reader:
         starts = self._starts(last, arguments)
         if len(starts) < arguments:
             return Use("call", positional=positional, keywords=keywords > 0)
-        first_end = (starts[1:] + [last + 1])[0] - 1 if arguments else -1
+        bounds = [*starts, last + 1]
         return Use(
             "call",
-            callee=self._callee((starts + [last + 1])[0] - 1),
+            callee=self._callee(bounds[0] - 1),
             positional=positional,
             keywords=keywords > 0,
-            first=self._callee(first_end) if arguments else Callee(None, None),
+            first=self._callee(bounds[1] - 1) if arguments else Callee(None, None),
             operands=self._pair(starts, last + 1) if positional == 2 and not keywords else (None, None),
         )
 
@@ -149,7 +154,7 @@ class _Reader:
         return last, 0
 
     def _starts(self, last: int, count: int) -> list[int]:
-        """Where each of the `count` operands that end with instruction `last` starts; fewer if one is unclear."""
+        """Where each of the `count` operands up to instruction `last` starts; fewer if one is unclear."""
         starts: list[int] = []
         for _ in range(count):
             start = self._decoded.operand(last)
@@ -187,15 +192,14 @@ class _Reader:
         return Callee(self._attribute(instructions[index]), of)
 
     def _attribute(self, instruction: Instruction) -> str:
-        shift = {"LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2}.get(instruction.name, 0)
-        return self._code.co_names[instruction.arg >> (shift if sys.version_info >= (3, 12) else 0)]
+        return self._code.co_names[instruction.arg >> _FLAG_BITS.get(instruction.name, 0)]
 
     def _variable(self, instruction: Instruction) -> str | None:
         name, arg, code = instruction.name, instruction.arg, self._code
         if name in _LOCAL_LOADS:
             return code.co_varnames[arg] if arg < len(code.co_varnames) else self._cell(arg)
         if name == "LOAD_GLOBAL":
-            return code.co_names[arg >> (1 if sys.version_info >= (3, 11) else 0)]
+            return code.co_names[arg >> _GLOBAL_FLAG_BITS]
         if name == "LOAD_NAME":
             return code.co_names[arg]
         return self._cell(arg) if name in ("LOAD_DEREF", "LOAD_CLASSDEREF") else None

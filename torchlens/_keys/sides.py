@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from types import CodeType, FrameType, GetSetDescriptorType, MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from torchlens._keys.bytecode import ByCode
@@ -15,12 +15,12 @@ from torchlens._keys.operands import Literally, Name, Use, use
 from torchlens._records import Side
 
 SIDED = frozenset({"add", "mul"})
-"""What torch calls the operators whose reflected form it does not name; the others come as `__rsub__` and so on."""
+"""Torch's names of the operators whose reflected form has the same name; others come as `__rsub__`."""
 
-_OPERATOR_FUNCTIONS = frozenset({"add", "mul", "__add__", "__mul__", "iadd", "imul"})
+_OPERATOR_FUNCTIONS = frozenset({"add", "mul", "__add__", "__mul__", "iadd", "imul", "__iadd__", "__imul__"})
 _OPTIMIZED = 1  # co_flags: the locals of the frame are no dictionary
 _UNSHARED = 3  # references to a dictionary that only the frame, a variable here and the question itself hold
-_ATTRIBUTE_READERS = (object.__getattribute__, ModuleType.__getattribute__)
+_ATTRIBUTE_READERS = tuple(kind.__getattribute__ for kind in (object, ModuleType, SimpleNamespace))
 _MODULE_STORES = ("_parameters", "_buffers", "_modules")
 _SHOWS_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 
@@ -34,7 +34,7 @@ _Candidate: TypeAlias = tuple[Literal["left", "right"], Name]
 
 
 class _Plan(NamedTuple):
-    """How to decide at one instruction: a fixed answer, or names to look up, the first that can be read wins."""
+    """How to decide at one instruction: a fixed answer, or names; the first that can be read tells."""
 
     answer: Side
     names: tuple[_Candidate, ...] = ()
@@ -44,12 +44,12 @@ _plans: ByCode[dict[int, _Plan]] = ByCode(lambda code: {})
 
 
 def needs_side(name: str) -> bool:
-    """Whether `side_of_tensor` must be asked for a call of this name with a second argument that is no tensor."""
+    """Whether a call of this name has a side to ask for when its second argument is no tensor."""
     return name in SIDED
 
 
 def side_of_tensor(frame: FrameType, is_tensor: Callable[[object], bool]) -> Side:
-    """Where the tensor stood in the operator that `frame` is executing; one operand is a tensor, the other is not.
+    """Where the tensor stood in the operator that `frame` is executing; the other operand is none.
 
     None if the instruction is no binary operator: a call by name tells by itself. `is_tensor` must not run
     code of the object it is given (`issubclass(type(value), Tensor)`).
@@ -125,7 +125,7 @@ def _local(frame: FrameType, name: str) -> object:
     if not frame.f_code.co_flags & _OPTIMIZED:
         return _MISSING  # a cell of a class body, which its frame does not show
     names = frame.f_locals
-    value: object = names[name] if name in names else _MISSING
+    value: object = names.get(name, _MISSING)
     if sys.version_info < (3, 13) and sys.getrefcount(names) <= _UNSHARED:
         names.clear()  # the frame would keep this copy, and with it every value in it, until it ends
     return value

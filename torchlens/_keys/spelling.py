@@ -1,4 +1,4 @@
-"""The name of a call as the code wrote it: torch passes on `add` for `x + 1`, `x += ...`, `sum` and `x.add(1)`."""
+"""The name of a call as the code wrote it: torch passes on `add` for `x + 1`, `sum(...)` and `x.add(1)`."""
 
 from __future__ import annotations
 
@@ -125,17 +125,16 @@ def _by_side(name: str, stem: str, side: Side, second: Second) -> Spelling:
 
 
 def _called(name: str, operator: _Operator, found: Use, side: Side, second: Second) -> Spelling:
-    """Made by a call: of a method by name, of a function of `operator`, or of something that applies operators."""
+    """Made by a call: of a method, of a function of `operator`, or of something that applies operators."""
     form, stem = operator
     callee = found.callee
     if callee.name is None:
         return Spelling(name, False)
     own = {"binary": ("", "r"), "reflected": ("r",), "inplace": ("i",)}.get(form, ("",))
-    if any(callee.name == f"__{prefix}{stem}__" for prefix in own) and callee.owner != "operator":
-        return _plain(callee.name)
+    names = (name, *(f"__{prefix}{stem}__" for prefix in own))
     operands = 1 if form == "unary" else 2
-    if callee.name == name and _is_own_method(callee, found, operands):
-        return _plain(name)
+    if callee.name in names and _is_own_method(callee, found, operands):
+        return _plain(callee.name)
     if found.positional == operands and not found.keywords and callee.name in _function_names(form, stem):
         return _by_operator(name, operator, side, second)
     return _by_collection(name, operator, found, second)
@@ -148,9 +147,13 @@ def _is_own_method(callee: Callee, found: Use, operands: int) -> bool:
 
 
 def _function_names(form: str, stem: str) -> tuple[str, ...]:
+    """The functions of `operator` that apply this operator."""
+    plain = (_FUNCTIONS.get(stem, stem), f"__{stem}__")
+    inplace = (f"i{stem}", f"__i{stem}__")
     if form == "inplace":
-        return f"i{stem}", f"__i{stem}__"
-    return _FUNCTIONS.get(stem, stem), f"__{stem}__"
+        return inplace
+    # where the left operand has no in-place form, `iadd` falls back to what `add` does
+    return plain if form in ("compare", "unary") else plain + inplace
 
 
 def _by_operator(name: str, operator: _Operator, side: Side, second: Second) -> Spelling:

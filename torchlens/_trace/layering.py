@@ -40,19 +40,27 @@ class Layering:
 def group_ops(record: Record, numbers: OpNumbers, chains: Chains, speller: Speller) -> Layering:
     """Group the ops of a record and number layers and passes in capture order."""
     keys = _Keys(record, chains, speller)
+    rows = record.rows
+    modules = [call.module for call in record.module_calls]
     found: dict[Hashable, int] = {}
+    seen: dict[tuple[object, ...], int] = {}
     counts: Counter[str] = Counter()
     result = Layering([], [], [])
     for row, slot in zip(numbers.rows, numbers.slots):
-        key = keys.of(row, slot)
-        layer = found.get(key)
+        # most ops repeat what was seen before: same function, same unfolded place
+        sketch = (modules[rows.call[row]], rows.site[row], speller.sketch(row), slot)
+        layer = seen.get(sketch)
         if layer is None:
-            layer = found[key] = len(result.layers)
-            func_name = keys.func_name(row)
-            kind = type_of(func_name)
-            counts[kind] += 1
-            module = record.module_calls[record.rows.call[row]].module
-            result.layers.append(LayerEntry(f"{kind}_{counts[kind]}", kind, func_name, module))
+            key = keys.of(row, slot)
+            layer = found.get(key)
+            if layer is None:
+                layer = found[key] = len(result.layers)
+                func_name = keys.func_name(row)
+                kind = type_of(func_name)
+                counts[kind] += 1
+                result.layers.append(LayerEntry(f"{kind}_{counts[kind]}", kind, func_name, sketch[0]))
+            if sketch[1] and rows.kind[row] == "call":
+                seen[sketch] = layer
         ops = result.layers[layer].ops
         ops.append(len(result.layer_of))
         result.layer_of.append(layer)

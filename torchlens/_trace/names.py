@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from torchlens._keys.chains import Chains
-from torchlens._keys.spelling import Spelling, spell
+from torchlens._keys.sides import SIDED
+from torchlens._keys.spelling import Second, Spelling, spell
 from torchlens._records import Rows
 from torchlens._values.store import is_tensor
 
@@ -68,37 +68,41 @@ class Speller:
         self._chains = chains
         self._names: dict[int, str] = {}
         self._spelled: dict[tuple[object, ...], Spelling] = {}
+        self._sided: dict[int, bool] = {}
 
     def name(self, func: Any) -> str:
         """Torch's name of a row's function."""
         found = self._names.get(id(func))
         if found is None:
-            found = torch_name(func)
-            if not _is_fleeting(func):
-                self._names[id(func)] = found
+            found = self._names[id(func)] = torch_name(func)
         return found
+
+    def sketch(self, row: int) -> object:
+        """What the spelling of a row depends on besides its place; equal for rows spelled the same there."""
+        func = self._rows.func[row]
+        sided = self._sided.get(id(func))
+        if sided is None:
+            sided = self._sided[id(func)] = self.name(func) in SIDED
+        return (id(func), self._rows.side[row], self._second(row)) if sided else id(func)
 
     def spelling(self, row: int) -> Spelling:
         """The row's `func_name`, and whether it could be told."""
-        rows = self._rows
-        args = rows.args[row]
-        second = "none" if len(args) < 2 else "tensor" if is_tensor(args[1]) else "other"
-        name = self.name(rows.func[row])
-        key = (name, rows.site[row], rows.side[row], second)
+        key = (self._rows.site[row], self.sketch(row))
         found = self._spelled.get(key)
         if found is None:
-            found = self._spelled[key] = self._spell(name, row, second)
+            found = self._spelled[key] = self._spell(row)
         return found
 
-    def _spell(self, name: str, row: int, second: Any) -> Spelling:
+    def _spell(self, row: int) -> Spelling:
+        func = self._rows.func[row]
+        name = self.name(func)
         caller = self._chains.caller(self._rows.site[row])
         if caller is None or self._rows.kind[row] != "call":
             return Spelling(name, True)
+        is_method = getattr(func, "__qualname__", "").startswith("Tensor")
+        return spell(name, *caller, self._rows.side[row], is_method, self._second(row))
+
+    def _second(self, row: int) -> Second:
         args = self._rows.args[row]
-        first = bool(args) and is_tensor(args[0])
-        return spell(name, *caller, self._rows.side[row], first, second)
+        return "none" if len(args) < 2 else "tensor" if is_tensor(args[1]) else "other"
 
-
-def _is_fleeting(func: Callable[..., Any]) -> bool:
-    """Attribute reads come as a new wrapper each time, whose id may come again."""
-    return getattr(func, "__name__", "") in ("__get__", "__set__")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import types
-from collections import UserDict
+from collections import OrderedDict, UserDict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,16 +18,12 @@ from torchlens._records import Opaque
 _MAX_DEPTH: Final = 32
 """Containers nested deeper than this are not walked: they may contain themselves."""
 
-_SCALARS: Final = frozenset(
+SCALARS: Final = frozenset(
     {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout}
     | {torch.memory_format, torch.Size, torch.Generator}
 )
+"""Types whose values are kept as they are: immutable and holding nothing else."""
 Each = Callable[[Tensor], Any]
-
-
-def is_scalar(value: object) -> bool:
-    """Whether the value is kept as it is: immutable and holding nothing else."""
-    return type(value) in _SCALARS
 
 
 def plain(value: Any, each: Each, depth: int = 0) -> Any:
@@ -35,7 +31,7 @@ def plain(value: Any, each: Each, depth: int = 0) -> Any:
     if isinstance(value, Tensor):
         return each(value)
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return value
     if depth > _MAX_DEPTH:
         return opaque(value)
@@ -70,7 +66,7 @@ def opaque(value: object) -> Opaque:
 
 
 def _plain_key(key: object) -> object:
-    return key if is_scalar(key) else opaque(key)
+    return key if type(key) in SCALARS else opaque(key)
 
 
 def _other_container(value: Any, each: Callable[[Any], Any]) -> Any:
@@ -82,6 +78,8 @@ def _other_container(value: Any, each: Callable[[Any], Any]) -> Any:
         return type(value).__base__([each(item) for item in value]) if _is_exact_base(value) else opaque(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _dataclass(value, each)
+    if isinstance(value, OrderedDict):
+        return OrderedDict((_plain_key(key), each(item)) for key, item in value.items())
     if isinstance(value, (dict, UserDict)):
         return {_plain_key(key): each(item) for key, item in value.items()}
     if isinstance(value, np.generic):
@@ -95,11 +93,12 @@ def _is_exact_base(value: object) -> bool:
 
 def _dataclass(value: Any, each: Callable[[Any], Any]) -> Any:
     """A copy of the dataclass that shares no mutable part with it; made without calling its code."""
-    copied = object.__new__(type(value)) if not isinstance(value, dict) else type(value).__new__(type(value))
+    copied = type(value).__new__(type(value))
+    store = OrderedDict.__setitem__ if isinstance(value, OrderedDict) else dict.__setitem__
     for field in dataclasses.fields(value):
         if hasattr(value, field.name):
             item = each(getattr(value, field.name))
             object.__setattr__(copied, field.name, item)
             if isinstance(value, dict) and field.name in value:  # ModelOutput is a dict of its fields
-                dict.__setitem__(copied, field.name, item)
+                store(copied, field.name, item)
     return copied

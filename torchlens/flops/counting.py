@@ -45,16 +45,18 @@ def _count(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: obj
         raise UncountedError(f"`{getattr(func, '__name__', type(func).__name__)}` is no function of torch's.")
     name = qualified[1]
     rule = rule_for(*qualified)
-    if rule == "run":
+    if rule == "operator" and getattr(torch.ops.aten, name) not in flop_counter.flop_registry:
+        raise UncountedError(f"No count is known for `{name}`.")
+    if rule in ("run", "operator"):
         return run_cost(name, func, args, kwargs)
-    if rule == "registered":
-        return _registered_cost(func, args, kwargs, out)
+    if rule == "custom":
+        return _custom_cost(func, args, kwargs, out)
     if rule == "none":
         raise UncountedError(f"`{name}` is no tensor operation of torch's.")
     return direct_cost(rule, name, args, kwargs, out)
 
 
-def _registered_cost(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: object) -> Cost:
+def _custom_cost(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: object) -> Cost:
     """By the formula that someone registered with torch for a custom operator."""
     packet = func.overloadpacket if isinstance(func, OpOverload) else func
     formula = flop_counter.flop_registry.get(packet)

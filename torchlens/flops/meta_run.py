@@ -139,7 +139,7 @@ class _Tally(TorchDispatchMode):
             return
         namespace, name = operator_name(op)
         rule = rule_for(namespace, name)
-        if rule in ("run", "registered", "none"):
+        if rule in ("run", "operator", "custom", "none"):
             self.uncounted[name] = None
             return
         cost = direct_cost(rule, name, args, kwargs, out)

@@ -12,7 +12,7 @@ from types import (
 from typing import Any, Final, TypeAlias, cast
 
 import torch
-from torch._C import TensorBase
+from torch._C import DispatchKey, TensorBase
 from torch._ops import OpOverload, OpOverloadPacket
 
 Operator: TypeAlias = "OpOverload[..., Any]"
@@ -59,6 +59,11 @@ def is_view(operator: Any) -> bool:
     """Whether it returns its argument's storage without having written it."""
     aliases = [result.alias_info for result in operator._schema.returns]
     return any(alias is not None and not alias.is_write for alias in aliases)
+
+
+def is_composite(operator: Any) -> bool:
+    """Whether it only calls other operators, so that these are dispatched instead of it."""
+    return operator.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
 
 
 def takes_tensor(operator: Any) -> bool:

@@ -24,8 +24,13 @@ def first_tensor(out: object) -> Tensor:
     return first
 
 
-# Matrices and vectors. Those with something added would import the compiler on meta tensors, for seconds;
-# torch's counter has none of the rest.
+# Matrices and vectors. Torch's meta kernels of vectors and of sums import the compiler, which takes seconds
+# and replaces functions of torch; its counter has no formula for most of these.
+
+
+def _matmul(out: object, a: Tensor, _b: Tensor, **_named: object) -> Cost:
+    """Each output element is the product of two vectors."""
+    return product_cost(2 * first_tensor(out).numel() * a.shape[-1])
 
 
 def _linear(_out: object, x: Tensor, weight: Tensor, *_bias: object, **_named: object) -> Cost:
@@ -64,10 +69,10 @@ def _grouped(_out: object, a: Tensor, b: Tensor, *_rest: object, **_named: objec
     return product_cost(2 * groups * prod(a.shape[-2:]) * b.shape[-1])
 
 
-def _trilinear(_out: object, x: Tensor, weight: Tensor, y: Tensor, *_axes: object, **_named: object) -> Cost:
+def _bilinear(_out: object, x: Tensor, _y: Tensor, weight: Tensor, *_bias: object) -> Cost:
     """Σij x[b,i] W[o,i,j] y[b,j]: a product over i for each (b, o, j), then over j for each (b, o)."""
     features, inner, last = weight.shape
-    return product_cost(2 * x.shape[0] * features * last * (inner + 1))
+    return product_cost(2 * prod(x.shape[:-1]) * features * last * (inner + 1))
 
 
 def _euclidean_distances(_out: object, x: Tensor, y: Tensor) -> Cost:
@@ -156,6 +161,7 @@ def _lengths(batch: Tensor) -> list[int]:
 
 
 PRODUCTS: Final[dict[str, Formula]] = {
+    **dict.fromkeys(("matmul", "linalg_matmul"), _matmul),
     "linear": _linear,
     "_int_mm": _by_matrix,
     **dict.fromkeys(("addmm", "addbmm", "_addmm_activation"), _add_by_matrix),
@@ -164,7 +170,7 @@ PRODUCTS: Final[dict[str, Formula]] = {
     "addr": _add_outer,
     "linalg_vecdot": _dot_products,
     **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), _grouped),
-    "_trilinear": _trilinear,
+    "bilinear": _bilinear,
     "_euclidean_dist": _euclidean_distances,
     "conv_tbc": _convolve_time_major,
     **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _recurrent_layer),

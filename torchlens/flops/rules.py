@@ -12,11 +12,11 @@ from typing import Final, Literal, TypeAlias
 import torch
 
 from torchlens.flops.direct import FORMULAS, DirectRule
-from torchlens.flops.operators import is_view, overloads, takes_tensor
+from torchlens.flops.operators import is_composite, is_view, overloads, takes_tensor
 
-Rule: TypeAlias = DirectRule | Literal["run", "registered", "none"]
-"""Beside the direct rules, `run`: run on meta tensors; `registered`: a custom operator, counted if a formula
-was registered with torch; `none`: nothing is known about it.
+Rule: TypeAlias = DirectRule | Literal["run", "operator", "custom", "none"]
+"""Beside the direct rules, `run`: made of operators, so run on meta tensors; `operator`, `custom`: one operator,
+counted if torch's counter has a formula for it; `none`: no operator at all.
 """
 
 
@@ -52,8 +52,8 @@ _OUTPUT: Final = _names(
     "_native_batch_norm_legit_no_training _batch_norm_with_update _batch_norm_no_update "
     "_batch_norm_impl_index cudnn_batch_norm miopen_batch_norm batch_norm_elemt native_dropout "
     "_fused_dropout glu prelu _prelu_kernel log_sigmoid log_sigmoid_forward rrelu_with_noise hardswish "
-    "softsign tanhshrink special_ndtr floor_divide outer ger kron renorm polar complex isclose tril triu bernoulli normal "
-    "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine quantize_per_tensor "
+    "softsign tanhshrink special_ndtr floor_divide outer ger kron renorm polar complex isclose tril triu "
+    "bernoulli normal fake_quantize_per_tensor_affine fake_quantize_per_channel_affine quantize_per_tensor "
     "quantize_per_channel dequantize"
 )
 _INPUT: Final = _names(
@@ -69,6 +69,10 @@ _LARGER: Final = frozenset({"max", "min"})  # of one tensor a reduction, of two 
 _OPERATORS: Final = _names(
     "add sub mul div truediv floordiv mod pow eq ne lt le gt ge and or xor invert neg abs lshift rshift"
 )
+_WHOLE: Final = _names(  # made of themselves, in another overload
+    "upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d _upsample_bilinear2d_aa "
+    "_upsample_bicubic2d_aa"
+)
 _FREE_LISTS: Final = frozenset({"copy", "zero", "clone"})
 _REDUCTION: Final = torch.Tag.__members__.get("reduction")  # a tag that older releases lack
 
@@ -79,7 +83,7 @@ def rule_for(namespace: str, name: str) -> Rule:
     if namespace == "attribute":
         return "free"
     if namespace not in ("aten", "torch"):
-        return _rule_from_metadata(namespace, name) or "registered"
+        return _rule_from_metadata(namespace, name) or "custom"
     if name.startswith("__") and name.endswith("__"):
         return _rule_of_operator(name[2:-2])
     if name.startswith("_foreach_"):
@@ -88,7 +92,10 @@ def rule_for(namespace: str, name: str) -> Rule:
         rule = _rule_from_tables(namespace, form) or _rule_from_metadata("aten", form)
         if rule is not None:
             return rule
-    return "run" if namespace == "torch" or overloads("aten", name) else "none"
+    operators = overloads("aten", name)
+    if namespace == "torch" or any(map(is_composite, operators)):
+        return "operator" if name in _WHOLE else "run"
+    return "operator" if operators else "none"
 
 
 def _rule_from_tables(namespace: str, name: str) -> DirectRule | None:

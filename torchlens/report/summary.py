@@ -1,5 +1,110 @@
-"""placeholder"""
+"""The summary of a trace, for terminals, files and notebooks."""
+
 from __future__ import annotations
-from typing import Any
-def summarize(views: Any) -> Any: return describe(views)
-def describe(views: Any) -> str: return f"<Trace {len(views.reader.numbers.rows)} ops>"
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from torchlens._trace.views import Views
+from torchlens.report.folding import fold_tree
+from torchlens.report.overview import Overview, survey
+from torchlens.report.rows import Row
+from torchlens.report.table import ASCII, UNICODE, Symbols, legend, tree_table
+from torchlens.report.text import as_html, as_text
+from torchlens.report.tree import Entry, build_tree
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """A trace at a glance: how it ended, the module tree with its layers, what it cost.
+
+    A rich renderable; `str()` and `print` give plain text as wide as the terminal, 80 columns without one.
+    Holds text and numbers only, so it outlives the trace.
+    """
+
+    overview: Overview
+    tree: Entry
+    depth: int | None = None
+    """To how many modules below the root the tree is opened; None: as many as are readable."""
+    fold: bool = True
+    """Whether like siblings, and layers that compute nothing, share a row."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        symbols = ASCII if options.ascii_only else UNICODE
+        top, depth = fold_tree(self.tree, fold=self.fold, depth=self.depth)
+        yield _title(self.overview, symbols)
+        yield _facts(_ends(self.overview), symbols)
+        yield ""
+        yield tree_table(top, options.max_width, symbols)
+        yield ""
+        yield _facts(self.overview.totals, symbols)
+        for line in _foot(top, depth):
+            yield Text(symbols.put(line), style="dim")
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+def summarize(views: Views, *, depth: int | None = None, fold: bool = True) -> Summary:
+    """The summary of a trace.
+
+    `depth` opens the tree to so many modules below the root; `fold=False` gives every layer a row.
+    """
+    return Summary(survey(views.reader), build_tree(views.reader), depth, fold)
+
+
+def describe(views: Views) -> str:
+    """A few lines about a trace, plain text."""
+    overview = survey(views.reader)
+    facts = [*_ends(overview), *(total for total in overview.totals if total[0] in _DESCRIBED)]
+    last = Text("trace.summary() shows its modules and layers")
+    return as_text(Group(_title(overview, UNICODE), _facts(facts, UNICODE), last))
+
+
+_DESCRIBED = ("ops", "parameters", "FLOPs", "values")
+
+
+def _title(overview: Overview, symbols: Symbols) -> Text:
+    return Text.assemble((overview.title, "bold cyan"), symbols.put(f" · {overview.status}"))
+
+
+def _ends(overview: Overview) -> Iterator[tuple[str, str]]:
+    yield from (("raised" if not at else "", line) for at, line in enumerate(overview.failure))
+    yield from (("note", line) for line in overview.warnings)
+    yield from _first_of("input", overview.inputs)
+    yield from _first_of("output", overview.outputs)
+
+
+def _first_of(name: str, lines: Sequence[str], most: int = 6) -> Iterator[tuple[str, str]]:
+    for at, line in enumerate(lines[:most]):
+        yield "" if at else name, line
+    if len(lines) > most:
+        yield "", f"and {len(lines) - most} more"
+
+
+def _facts(facts: Iterator[tuple[str, str]] | Sequence[tuple[str, str]], symbols: Symbols) -> RenderableType:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=10, no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for name, text in facts:
+        style = {"raised": "bold red", "note": "yellow"}.get(name, "")
+        grid.add_row(Text(name, style=style), Text(symbols.put(text)))
+    return grid
+
+
+def _foot(top: Row, depth: int | None) -> Iterator[str]:
+    rows = list(top.walk())
+    yield from legend(rows)
+    if depth is not None and any(row.hides for row in rows):
+        yield f"opened to depth {depth}: trace.summary(depth={depth + 1}) opens more"
+    elif any(row.hides for row in rows):
+        yield "trace.summary(fold=False) gives every layer its row"

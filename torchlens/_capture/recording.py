@@ -1,0 +1,148 @@
+"""Appending rows: one torch call made and written down, with what its kind asks for."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchlens._capture.kinds import Special
+from torchlens._capture.random_state import generator_states
+from torchlens._capture.tensors import Tensors
+from torchlens._capture.writes import Target, is_gathered, out_targets, region
+from torchlens._records import Context, Side
+from torchlens._values.ledger import Write
+from torchlens._values.plain import tensors_in
+
+_grad_enabled = torch.is_grad_enabled
+_inference_mode = torch.is_inference_mode_enabled
+_any_autocast = torch._C._is_any_autocast_enabled
+
+
+class Recording:
+    """The rows of one capture as they grow, and what goes with some of them."""
+
+    def __init__(self, rows: list[tuple[Any, ...]], tensors: Tensors) -> None:
+        self.rows = rows
+        self.generators: dict[int, list[tuple[str, Tensor]]] = {}
+        self.reads: list[tuple[int, str, Tensor]] = []
+        self.contexts: list[Context] = []
+        self.context_index: dict[tuple[Any, ...], int] = {}
+        self._tensors = tensors
+        self._states: list[tuple[str, Tensor]] = []
+        self.context(factory=False)  # what rows that are no calls stand under
+
+    def call(
+        self,
+        func: Any,
+        special: Special,
+        where: tuple[int, int],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        caller: FrameType,
+    ) -> Any:
+        """Make a call that is not plain and append its row."""
+        recorded = self._tensors.plain_args(args, caller)
+        recorded_kwargs = self._tensors.plain_kwargs(kwargs, caller) if kwargs else None
+        if special.read and isinstance(args[0], Tensor):
+            self.reads.append((len(self.rows), special.name, args[0]))
+        states = self._generator_states(kwargs) if special.draws and special.draws(args, kwargs) else None
+        targets = special.writes(args, kwargs) if special.writes else []
+        if kwargs.get("out") is not None:
+            targets = out_targets(kwargs["out"])
+        writes = self._before_writes(targets) if targets else []
+        context = self.context(special.factory)
+        start = perf_counter_ns()
+        try:
+            out = func(*args, **kwargs)
+        except BaseException:
+            for target, write in writes:
+                self._tensors.ledger.failed_write(write, target.tensor)
+            raise
+        duration = perf_counter_ns() - start
+        produced = [target.tensor for target in targets] if out is None else out
+        if len(targets) == 1 and out is None:
+            produced = targets[0].tensor
+        kind = "boundary" if special.boundary else "call"
+        row = len(self.rows)
+        head = (kind, func, *where, context, recorded, recorded_kwargs)
+        if self.append(head, produced, duration, None):
+            if states is not None:
+                self.generators[row] = states
+            if targets:
+                self._tensors.after_writes(targets, writes, row, where)
+        return out
+
+    def append(self, head: tuple[Any, ...], out: Any, duration: int, side: Side) -> bool:
+        """Append the row that begins with `head`; False, and no row, when its result holds no tensor."""
+        known = self._tensors.known
+        if isinstance(out, Tensor):
+            known.add(id(out))
+            version: Any = version_of(out)
+        else:
+            found = tensors_in(out)
+            if not found:
+                return False
+            out = tuple(found)
+            known.update(map(id, found))
+            version = tuple(map(version_of, found))
+        self.rows.append((*head, out, version, duration, side))
+        return True
+
+    def context(self, factory: bool) -> int:
+        """The index of the context that a call made now runs under."""
+        key: tuple[Any, ...] = (_grad_enabled(), _inference_mode(), _any_autocast())
+        if factory:  # elsewhere the defaults do not matter, and asking for them costs more than the rest
+            key = (*key, torch.get_default_dtype(), _default_device())
+        index = self.context_index.get(key)
+        return self.add_context(key) if index is None else index
+
+    def add_context(self, key: tuple[Any, ...]) -> int:
+        """Describe a context met for the first time."""
+        index = self.context_index[key] = len(self.contexts)
+        dtype, device = key[3:] or (torch.get_default_dtype(), _default_device())
+        autocast = {
+            kind: str(torch.get_autocast_dtype(kind)).removeprefix("torch.")
+            for kind in torch._C._autocast_supported_devices()
+            if key[2] and torch.is_autocast_enabled(kind)
+        }
+        self.contexts.append(Context(key[0], key[1], autocast, str(dtype).removeprefix("torch."), str(device)))
+        return index
+
+    def _generator_states(self, kwargs: dict[str, Any]) -> list[tuple[str, Tensor]]:
+        """The states before a call that may draw; the last ones again where nothing was drawn since."""
+        states = generator_states(kwargs.get("generator"))
+        if [device for device, _ in states] == [device for device, _ in self._states] and all(
+            torch.equal(new, old) for (_, new), (_, old) in zip(states, self._states)
+        ):
+            return self._states
+        self._states = states
+        return states
+
+    def _before_writes(self, targets: list[Target]) -> list[tuple[Target, Write]]:
+        writes: list[tuple[Target, Write]] = []
+        ledger = self._tensors.ledger
+        self._tensors.before_first_write()
+        for target in targets:
+            if target.metadata:
+                ledger.before_metadata(target.tensor)
+                continue
+            index = target.index if is_gathered(target) else None
+            writes.append((target, ledger.before_write(target.tensor, region(target), index)))
+        return writes
+
+
+def version_of(tensor: Tensor) -> int | None:
+    """Torch's count of in-place changes; inference tensors have none."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return None
+
+
+def _default_device() -> str:
+    """Where factories put tensors. Asked only when a mode that could change it is on: asking is slow."""
+    return str(torch.get_default_device()) if torch._C._len_torch_function_stack() else "cpu"

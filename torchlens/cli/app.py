@@ -1,0 +1,175 @@
+"""The commands."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+import torchlens as tl
+from torchlens.cli.inputs import InputSpec, random_tensor
+from torchlens.cli.target import build_model, usable_device
+from torchlens.errors import TargetError, TorchLensError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_BAD_REQUEST: Final = 2
+_MODEL_RAISED: Final = 1
+_DEMO: Final = ("torchlens.demo:Demo", "2,6:int64:0..20")
+_GO_ON: Final = """\
+Go on in Python:
+
+  import torch, torchlens as tl
+  from torchlens.demo import Demo
+
+  trace = tl.trace(Demo(), torch.randint(0, 20, (2, 6)))
+
+  trace["tanh_1"].num_passes         # 6: the loop ran that line six times
+  trace["tanh_1:3"].out              # the value at the third step
+  trace["tanh_1:3"].parents          # what it was computed from
+  trace["tanh_1:3"].call_site[-1]    # the line of code that called it
+  trace["scaled_dot_product_attention_1"].ops    # two passes: the block ran twice
+  trace.modules["block"].calls       # its calls, with what went in and came out
+  trace.graph                        # all ops, as a networkx.DiGraph
+
+Your own model: tl.trace(model, x), or without Python code
+
+  torchlens summary package.module:factory --input 1,3,224,224
+  torchlens summary file.py:factory --input 1,32:int64:0..50257
+"""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="See every operation a PyTorch model runs.",
+)
+
+PlainOption = Annotated[bool, typer.Option("--plain", help="Plain text, without colours.")]
+WidthOption = Annotated[
+    int | None, typer.Option(min=40, metavar="COLUMNS", help="Width of the output; otherwise the terminal's.")
+]
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How a summary is shown."""
+
+    plain: bool
+    width: int | None
+    depth: int | None = None
+    full: bool = False
+
+
+@app.callback()
+def commands() -> None:
+    """See every operation a PyTorch model runs."""
+
+
+@app.command()
+def demo(plain: PlainOption = False, width: WidthOption = None) -> None:
+    """Trace a small model that ships with torchlens, and say how to go on."""
+    target, text = _DEMO
+    _summarize(target, [text], device="cpu", seed=0, train=False, look=_Look(plain, width))
+    typer.echo(f"\n{_GO_ON}", nl=False)
+
+
+@app.command()
+def summary(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="package.module:factory or file.py:factory: a callable without arguments that returns the "
+            "model, its class, or the model itself.",
+        ),
+    ],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="SPEC",
+            help="One input, as [NAME=]SIZES[:DTYPE[:LOW..HIGH]], filled at random: 1,3,224,224 for floats; "
+            "1,32:int64:0..50257 for token ids below a vocabulary of 50257 (without a range: 0 or 1); "
+            "mask=1,32:bool for a keyword argument. Once for each input.",
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where the model and its inputs live: cpu, cuda:0, mps.")] = "cpu",
+    seed: Annotated[int, typer.Option(min=0, help="For the weights, the inputs and the forward.")] = 0,
+    train: Annotated[bool, typer.Option("--train/--eval", help="The mode the model runs in.")] = False,
+    depth: Annotated[
+        int | None, typer.Option(min=0, help="Open the tree to so many modules below the root.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Give every layer its row.")] = False,
+    plain: PlainOption = False,
+    width: WidthOption = None,
+) -> None:
+    """Run a model once and print its modules, layers, shapes, parameters and cost."""
+    look = _Look(plain, width, depth, full)
+    _summarize(target, inputs or [], device=device, seed=seed, train=train, look=look)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _summarize(target: str, texts: list[str], *, device: str, seed: int, train: bool, look: _Look) -> None:
+    try:
+        specs = [InputSpec.parse(text) for text in texts]
+        model, args, kwargs = _prepare(target, specs, device, seed)
+        model.train(train)
+        trace, error = _run(model, args, kwargs, seed)
+    except TorchLensError as refused:
+        _stop(str(refused), _BAD_REQUEST)
+    _print(trace, look)
+    if error is not None:
+        hint = "" if texts else "; --input gives it inputs"
+        _stop(f"the model raised {type(error).__name__}: {error}{hint}", _MODEL_RAISED)
+
+
+def _prepare(
+    target: str, specs: list[InputSpec], device: str, seed: int
+) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+    import torch
+
+    place = usable_device(device)
+    torch.manual_seed(seed)
+    model = build_model(target)
+    try:
+        model.to(place)
+    except (RuntimeError, NotImplementedError) as error:
+        raise TargetError(f"the model cannot be moved to {device!r}: {error}") from error
+    args = tuple(random_tensor(spec, place) for spec in specs if spec.name is None)
+    return model, args, {spec.name: random_tensor(spec, place) for spec in specs if spec.name is not None}
+
+
+def _run(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int
+) -> tuple[tl.Trace, Exception | None]:
+    """The trace of one forward, and what the model raised."""
+    with_seed = tl.options.CaptureOptions(seed=seed)
+    block = tl.capture(model, capture=with_seed)
+    trace = block.__enter__()
+    try:
+        model(*args, **kwargs)
+    except Exception as error:
+        ...
+
+
+def _print(trace: tl.Trace, look: _Look) -> None:
+    from rich.console import Console
+
+    colours = None if look.plain else "auto"
+    console = Console(width=look.width, color_system=colours, highlight=False)
+    console.print(replace(trace.summary(), depth=look.depth, fold=not look.full))
+
+
+def _stop(message: str, code: int) -> NoReturn:
+    print(f"torchlens: {' '.join(message.split())}", file=sys.stderr)
+    raise typer.Exit(code)
