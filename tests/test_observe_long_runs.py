@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import torchlens as tl
 from tests import models
-from tests.programs.examples import EXAMPLES, floats
+from tests.programs.examples import floats
 from tests.programs.reading import lint, passes
 
 # ---- threads -------------------------------------------------------------------------------------
@@ -92,6 +92,9 @@ def fail_in_model(model: nn.Module, x: Tensor) -> None:
         pass
 
 
+ALLOWED_BYTES = 200_000
+"""Torch itself keeps some 40 kB under a mode that does nothing; one row a trace would be 200 kB."""
+
 WAYS = (trace_only, trace_and_read, fail_in_block, fail_in_model)
 
 
@@ -111,9 +114,10 @@ def live_objects() -> tuple[int, int]:
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("work", WAYS, ids=lambda work: work.__name__)
-@pytest.mark.parametrize("name", ["ReusedBlock", "WritesThroughViews", "CountsInPlace", "Hooked"])
-def test_two_hundred_traces_leave_memory_flat(name: str, work: Callable[..., None]) -> None:
-    model = EXAMPLES[name].build()
+def test_two_hundred_traces_leave_memory_flat(work: Callable[..., None]) -> None:
+    model = nn.Sequential(
+        models.ReusedBlock(), models.Hooked(), models.WritesThroughViews(), models.CountsInPlace()
+    )
     x = floats(3, 4)
     for _ in range(5):
         work(model, x)
@@ -126,7 +130,7 @@ def test_two_hundred_traces_leave_memory_flat(name: str, work: Callable[..., Non
         assert live_objects()[1] == tensors
         assert live_objects()[0] - objects < 50, "containers that nobody frees"
         assert gc.collect() == 0, "containers that only the collector frees"
-        assert tracemalloc.get_traced_memory()[0] < 10_000, "bytes that nobody frees"
+        assert tracemalloc.get_traced_memory()[0] < ALLOWED_BYTES, "bytes that nobody frees"
     finally:
         tracemalloc.stop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
 import subprocess
@@ -118,6 +119,16 @@ def test_the_command_is_installed() -> None:
     module, _, function = PROJECT["scripts"]["torchlens"].partition(":")
     code = f"from {module} import {function}; assert callable({function})"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
+
+
+def test_what_the_package_imports_is_a_dependency() -> None:
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "torchlens").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    imported = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"torchlens"}
+    declared = {re.match(r"[\w-]+", dependency)[0] for dependency in PROJECT["dependencies"]}
+    assert imported <= declared
 
 
 @pytest.mark.parametrize("extra", ["zoo", "test"])

@@ -271,7 +271,7 @@ class Holder:
         self._parameters = {"weight": Tensor()}
         self._buffers = {"scale": Tensor()}
         self.inner = SimpleNamespace(number=2.0, tensor=Tensor())
-        self.runs = []
+        self.text, self.runs = "text", []
 
     def __getattr__(self, name):
         self.runs.append(name)
@@ -308,21 +308,32 @@ h.own * h.same(t)                   __rmul__
 h.slot * h.same(t)                  __rmul__
 h.in_class * h.same(t)              __rmul__
 h.inner.number * h.same(t)          __rmul__
-h.inner.tensor * float(one)         __mul__
-h.weight * float(one)               __mul__
-float(one) * h.scale                __rmul__
+h.inner.tensor * h.same(one)        __mul__
+h.weight * h.same(one)              __mul__
+h.same(one) * h.scale               __rmul__
 math.pi * h.same(t)                 __rmul__
 h.same(t) * math.pi                 __mul__
 (t if one else 1) * 2               __mul__
 (h.same(t) if one else 1) * one     __mul__
-h.same(t) * float(one)              mul?
+h.same(t) * -one                    __mul__
+-h.same(t) * one                    __neg__ __mul__
+one / 2 * h.same(t)                 __rmul__
+h.same(t) * (h.own + one)           __mul__
+h.inner.tensor ** 2 * h.same(one)   __pow__ __mul__
+float(one) * h.same(t)              __rmul__
+h.same(t) * len([one])              __mul__
+math.sqrt(2.0 / math.pi) * h.same(t)       __rmul__
+math.pow(2.0, one) * h.same(t)      __rmul__
+h.same(t) * h.same(one)             mul?
+h.same(t) * (h.text + h.text)       mul?
+h.same(t) * math.prod([one])        mul?
 h.same(t) * h.computed              mul?
 h.computed * h.same(t)              mul?
 h.same(t) * h.missing               mul?
 h.same(t) * o.own                   mul?
 h.same(t) * (one if one else 2)     mul?
-h.same(t) * (float(one) or 2)       mul?
-(h.same(t) if one else 1) * float(one)     mul?
+h.same(t) * (h.same(one) or 2)      mul?
+(h.same(t) if one else 1) * h.same(one)    mul?
 """.strip()
 
 

@@ -35,8 +35,8 @@ class CallSites:
         self.frames: list[FrameType] = []
         """One frame of `module_code` for each running module call, innermost last; `calls` goes with it."""
         self.calls: list[int] = []
-        self.direct_forwards: set[str] = set()
-        """Classes whose `forward` was called without `__call__`."""
+        self.forward_called_directly: Callable[[FrameType], object] | None = None
+        """Told of each new frame that runs a `forward` without `__call__` around it."""
         self._nodes: dict[tuple[object, ...], int] = {}
         self._module_code = module_code
         self._forward_offset = forward_offset
@@ -56,6 +56,7 @@ class CallSites:
         self.frames.clear()
         self.calls.clear()
         self.entries.clear()
+        self.forward_called_directly = None
 
     @property
     def opener(self) -> FrameType | None:
@@ -197,8 +198,10 @@ class CallSites:
         node = self._add(key, FramePlace(inner, code, frame.f_lasti, _is_recursive(frame, start)))
         if inner in self.in_transform or code.co_filename in self.transform_files:
             self.in_transform.add(node)
-        if code.co_name == "forward":
-            self._note_direct_forward(frame)
+        if code.co_name == "forward" and self.forward_called_directly is not None:
+            back = frame.f_back
+            if back is not None and back.f_code is not self._module_code:
+                self.forward_called_directly(frame)
         return node
 
     def _add(self, key: tuple[object, ...], place: Place) -> int:
@@ -207,17 +210,6 @@ class CallSites:
             node = self._nodes[key] = len(self.places)
             self.places.append(place)
         return node
-
-    def _note_direct_forward(self, frame: FrameType) -> None:
-        back = frame.f_back
-        if back is None or back.f_code is self._module_code or not frame.f_code.co_varnames:
-            return
-        owner = frame.f_locals.get(frame.f_code.co_varnames[0])
-        if owner is None or not hasattr(type(owner), "_call_impl"):
-            return
-        running = self.frames[-1].f_locals.get("self") if self.frames else None
-        if owner is not running:  # `super().forward(x)` stays within the running module
-            self.direct_forwards.add(type(owner).__name__)
 
 
 def _is_own(frame: FrameType) -> bool:

@@ -148,6 +148,9 @@ class FunctionMode(TorchFunctionMode):
         if _backward_running() != -1:
             return func(*args, **kwargs)
         special = kind if isinstance(kind, Special) else ORDINARY
+        if special.patched:
+            func = self._python_calls.unpatched(func, frame)
+            special = self._special_of(func)
         caller = frame
         if frame.f_code is _HANDLE_CODE:
             guard = frame.f_back
@@ -177,13 +180,17 @@ class FunctionMode(TorchFunctionMode):
         entries = self._sites.entries
         entries.append(entry)
         self._entered.append((entry[2], args, kwargs))
-        _push(self)
         try:
+            _push(self)
             return clone(*args, **kwargs)
         finally:
             _pop()
             self._entered.pop()
             entries.pop()
+
+    def _special_of(self, func: Any) -> Special:
+        kind = classify(func)
+        return kind if isinstance(kind, Special) else ORDINARY
 
     def _side(self, other: Any, frame: FrameType) -> Side:
         return None if isinstance(other, Tensor) else side_of_tensor(frame, _is_tensor)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import FunctionType
 from typing import Any, Final, TypeAlias
 
 import torch
 
 from torchlens._capture.fused import KERNELS
-from torchlens._capture.python_calls import is_leaf
+from torchlens._capture.python_calls import is_leaf, torch_wrote
 from torchlens._capture.writes import Writes, writes_of
 from torchlens._keys.sides import needs_side
 
@@ -65,6 +66,8 @@ class Special:
     """It hands the value itself to Python (`item`, `bool`, `numpy`)."""
     python: bool = False
     """It is written in Python and can be entered."""
+    patched: bool = False
+    """Somebody else's function, put in the place of torch's."""
     quiet: bool = False
     """It runs backward: what happens inside is not forward."""
     boundary: bool = False
@@ -89,6 +92,7 @@ def classify(func: Callable[..., Any]) -> str | Special:
         draws=_draws(name) if not python and _is_random(func, name) else None,
         read=name in _READ_NAMES,
         python=python,
+        patched=type(func) is FunctionType and not torch_wrote(func),
         quiet=hasattr(func, "__code__") and name in _QUIET_NAMES,
         boundary=name in KERNELS,
         factory=name in _FACTORY_NAMES,

@@ -69,6 +69,7 @@ class ModuleCalls:
 
     def open(self) -> None:
         """Install the hooks, both or none."""
+        self._sites.forward_called_directly = self.note_direct_forward
         self._handles.append(nn_module.register_module_forward_pre_hook(self._enter))
         self._handles.append(
             nn_module.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True)
@@ -159,6 +160,17 @@ class ModuleCalls:
             self._unfusable.add(type(module))
         elif not self._fused.prepare(module, frame) and (note := self._fused.could_not_keep(module)):
             self.notes.add(note)
+
+    def note_direct_forward(self, frame: FrameType) -> None:
+        """A `forward` runs without `__call__`: it is no module call, and may lose its fused kernel."""
+        if note := self._fused.bypassed(frame):
+            self.notes.add(note)
+        names = frame.f_code.co_varnames
+        module = frame.f_locals.get(names[0]) if names else None
+        running = self._sites.frames[-1].f_locals.get("self") if self._sites.frames else None
+        if isinstance(module, nn.Module) and module is not running:  # `super().forward(x)` stays within the call
+            name = type(module).__name__
+            self.notes.add(f"{name}.forward was called without __call__: its ops belong to the caller's scope.")
 
     def _innermost_with_buffers(self) -> nn.Module | None:
         if not self._sites.calls:

@@ -178,10 +178,6 @@ class Session:
 
     def _notes(self) -> list[str]:
         notes = sorted(self._calls.notes)
-        notes += [
-            f"{name}.forward was called without __call__: its ops belong to the caller's scope."
-            for name in sorted(self._sites.direct_forwards)
-        ]
         if self._mode.backward_calls:
             notes.append(f"{self._mode.backward_calls} backward calls ran inside the block; they are not forward ops.")
         if self._tensors.unknown_sources:

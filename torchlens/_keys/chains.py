@@ -59,6 +59,7 @@ class Chains:
 
     def __init__(self, places: Sequence[Place | None]) -> None:
         self._places = places
+        self._site_keys: dict[int, int] = {}
         self._keys: dict[tuple[int, int], int] = {(0, 0): 0}
         self._links: dict[tuple[Hashable, int], int] = {}
         self._tails: list[_Tail] = [_Tail(0, 0, 0, 0)]
@@ -72,12 +73,16 @@ class Chains:
 
     def key(self, site: int) -> int:
         """A number that two sites share exactly if they are the same place by the grouping rule."""
-        tail, place = 0, self._places[site]
+        key = self._site_keys.get(site)
+        if key is not None:
+            return key
+        tail, outermost, place = 0, site, self._places[site]
         while isinstance(place, (EnteredPlace, BoundaryPlace)):
             tail = self._tail(place, tail)
-            site = place.outer
-            place = self._places[site]
-        return self._fold(site, tail)
+            outermost = place.outer
+            place = self._places[outermost]
+        key = self._site_keys[site] = self._fold(outermost, tail)
+        return key
 
     def frames(self, site: int) -> tuple[Frame, ...]:
         """The frames of a site as they were, outermost first."""

@@ -6,7 +6,9 @@ from functools import lru_cache
 from types import CodeType
 from typing import Literal, NamedTuple, TypeAlias
 
-from torchlens._keys.operands import Callee, Use, use
+from torchlens._keys.bytecode import ByCode
+from torchlens._keys.expressions import Callee
+from torchlens._keys.uses import Use, use
 from torchlens._records import Side
 
 Second: TypeAlias = Literal["tensor", "other", "none"]
@@ -74,6 +76,8 @@ _SUMMING = {"sum": "add", "prod": "mul"}
 _SORTING = frozenset({"max", "min", "sorted", "sort", "insort", "bisect", "nlargest", "nsmallest"})
 _APPLYING = frozenset({"reduce"})
 
+_known: ByCode[dict[tuple[object, ...], Spelling]] = ByCode(lambda code: {})
+
 
 def spell(name: str, code: CodeType, offset: int, side: Side, is_method: bool, second: Second) -> Spelling:
     """The name the code wrote for a call that torch names `name`, made by the instruction at `offset`.
@@ -84,10 +88,14 @@ def spell(name: str, code: CodeType, offset: int, side: Side, is_method: bool, s
     operator = _OPERATORS.get(name)
     if operator is None or not is_method:
         return _RENAMED[name] if name in _RENAMED else _plain(name)
-    found = use(code, offset)
-    if found.kind == "call":
-        return _called(name, operator, found, side, second)
-    return _applied(name, operator, found, side, second)
+    known = _known(code)
+    key = (offset, name, side, second)
+    spelling = known.get(key)
+    if spelling is None:
+        found = use(code, offset)
+        write = _called if found.kind == "call" else _applied
+        spelling = known[key] = write(name, operator, found, side, second)
+    return spelling
 
 
 @lru_cache(maxsize=1024)
@@ -95,7 +103,6 @@ def _plain(name: str) -> Spelling:
     return Spelling(name, True)
 
 
-@lru_cache(maxsize=1024)
 def _special(prefix: str, stem: str) -> Spelling:
     return Spelling(f"__{prefix}{stem}__", True)
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
+from rich.console import Console
 
 import torchlens as tl
 from torchlens.cli.inputs import InputSpec, random_tensor
 from torchlens.cli.target import build_model, usable_device
 from torchlens.errors import TargetError, TorchLensError
+from torchlens.report.text import as_text
 
 if TYPE_CHECKING:
     from torch import nn
@@ -72,14 +74,14 @@ def commands() -> None:
 
 @app.command()
 def demo(plain: PlainOption = False, width: WidthOption = None) -> None:
-    """Trace a small model that ships with torchlens, and say how to go on."""
+    """Trace a small model and say how to go on."""
     target, text = _DEMO
     _summarize(target, [text], device="cpu", seed=0, train=False, look=_Look(plain, width))
     typer.echo(f"\n{_GO_ON}", nl=False)
 
 
 @app.command()
-def summary(
+def summary(  # noqa: PLR0913  a command's options are its parameters
     target: Annotated[
         str,
         typer.Argument(
@@ -99,7 +101,9 @@ def summary(
             "mask=1,32:bool for a keyword argument. Once for each input.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="Where the model and its inputs live: cpu, cuda:0, mps.")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="Where the model and its inputs live: cpu, cuda:0, mps.")
+    ] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="For the weights, the inputs and the forward.")] = 0,
     train: Annotated[bool, typer.Option("--train/--eval", help="The mode the model runs in.")] = False,
     depth: Annotated[
@@ -109,7 +113,7 @@ def summary(
     plain: PlainOption = False,
     width: WidthOption = None,
 ) -> None:
-    """Run a model once and print its modules, layers, shapes, parameters and cost."""
+    """Run a model once and print its modules, layers and cost."""
     look = _Look(plain, width, depth, full)
     _summarize(target, inputs or [], device=device, seed=seed, train=train, look=look)
 
@@ -153,23 +157,29 @@ def _run(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int
 ) -> tuple[tl.Trace, Exception | None]:
     """The trace of one forward, and what the model raised."""
-    with_seed = tl.options.CaptureOptions(seed=seed)
-    block = tl.capture(model, capture=with_seed)
-    trace = block.__enter__()
+    trace: tl.Trace | None = None
+    error: Exception | None = None
     try:
-        model(*args, **kwargs)
-    except Exception as error:
-        ...
+        with tl.capture(model, capture=tl.options.CaptureOptions(seed=seed)) as trace:
+            model(*args, **kwargs)
+    except TorchLensError:
+        raise
+    except Exception as raised:  # noqa: BLE001  whatever the model raises is told
+        error = raised
+    assert trace is not None
+    return trace, error
 
 
 def _print(trace: tl.Trace, look: _Look) -> None:
-    from rich.console import Console
-
-    colours = None if look.plain else "auto"
-    console = Console(width=look.width, color_system=colours, highlight=False)
-    console.print(replace(trace.summary(), depth=look.depth, fold=not look.full))
+    shown: Any = trace.summary()
+    shown = replace(shown, depth=look.depth, fold=not look.full)
+    console = Console(width=look.width, highlight=False)
+    if console.is_terminal and not look.plain:
+        console.print(shown)
+    else:
+        typer.echo(as_text(shown, console.width, encoding=sys.stdout.encoding))
 
 
 def _stop(message: str, code: int) -> NoReturn:
-    print(f"torchlens: {' '.join(message.split())}", file=sys.stderr)
+    typer.echo(f"torchlens: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)

@@ -73,7 +73,9 @@ def random_tensor(spec: InputSpec, device: torch.device) -> torch.Tensor:
         raise TargetError(f"torch has no dtype {spec.dtype!r}; did you mean {' or '.join(near)}?")
     is_integer = not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
     if spec.bounds is not None and not is_integer:
-        raise TargetError(f"input {str(spec)!r} has a range, which only integers take; write :int64:LOW..HIGH")
+        raise TargetError(
+            f"input {str(spec)!r} has a range, which only integers take; write :int64:LOW..HIGH"
+        )
     try:
         if is_integer:
             return torch.randint(*(spec.bounds or _SMALL_INTEGERS), spec.shape, dtype=dtype, device=device)

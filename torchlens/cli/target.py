@@ -32,7 +32,9 @@ def build_model(target: str) -> nn.Module:
     if isinstance(found, nn.Module):
         return found
     if not callable(found):
-        raise TargetError(f"{target} is a {type(found).__name__}; name an nn.Module or a callable that returns one")
+        raise TargetError(
+            f"{target} is of type {type(found).__name__}; name an nn.Module or a callable that returns one"
+        )
     try:
         model = found()
     except Exception as error:
@@ -40,7 +42,9 @@ def build_model(target: str) -> nn.Module:
             f"{target} raised {type(error).__name__}: {error}; a factory is called without arguments"
         ) from error
     if not isinstance(model, nn.Module):
-        raise TargetError(f"{target} returned a {type(model).__name__}; a factory returns an nn.Module")
+        raise TargetError(
+            f"{target} returned an object of type {type(model).__name__}; a factory returns an nn.Module"
+        )
     return model
 
 

@@ -80,13 +80,14 @@ def _run(
     kwargs: tuple[tuple[str, object], ...],
     dtypes: Mapping[torch.dtype, torch.dtype],
 ) -> _Tally:
-    with _DisableTorchDispatch():
-        thawed: Any = _thaw(args, dtypes)
-        named = {key: _thaw(value, dtypes) for key, value in kwargs}
     tally = _Tally()
-    # Under inference mode, composite functions would be dispatched whole.
-    with torch.inference_mode(False), torch.no_grad(), tally:
-        result = func(*thawed, **named)
+    # Composite functions are dispatched whole, not as what they are made of, if given inference tensors.
+    with torch.inference_mode(False), torch.no_grad():
+        with _DisableTorchDispatch():
+            thawed: Any = _thaw(args, dtypes)
+            named = {key: _thaw(value, dtypes) for key, value in kwargs}
+        with tally:
+            result = func(*thawed, **named)
     if not tally.operators and not isinstance(result, Tensor):
         raise UncountedError("It runs no operator of torch's, so what it does is not known.")
     return tally

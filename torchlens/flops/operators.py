@@ -63,7 +63,10 @@ def is_view(operator: Any) -> bool:
 
 def is_composite(operator: Any) -> bool:
     """Whether it only calls other operators, so that these are dispatched instead of it."""
-    return operator.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
+    try:
+        return operator.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
+    except RuntimeError:  # an overload for TorchScript alone is never dispatched
+        return False
 
 
 def takes_tensor(operator: Any) -> bool:

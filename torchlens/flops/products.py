@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from torchlens.flops.cost import Cost, product_cost
+from torchlens.flops.cost import Cost, UncountedError, product_cost
 
 Formula: TypeAlias = Callable[..., Cost]
 
@@ -20,7 +20,8 @@ Formula: TypeAlias = Callable[..., Cost]
 def first_tensor(out: object) -> Tensor:
     """The tensor that a call returned, alone or before others."""
     first = cast("tuple[object, ...]", out)[0] if isinstance(out, tuple) else out
-    assert isinstance(first, Tensor)
+    if not isinstance(first, Tensor):
+        raise UncountedError("What it returned was not kept.")
     return first
 
 
@@ -164,7 +165,7 @@ PRODUCTS: Final[dict[str, Formula]] = {
     **dict.fromkeys(("matmul", "linalg_matmul"), _matmul),
     "linear": _linear,
     "_int_mm": _by_matrix,
-    **dict.fromkeys(("addmm", "addbmm", "_addmm_activation"), _add_by_matrix),
+    **dict.fromkeys(("addmm", "addbmm", "baddbmm", "_addmm_activation"), _add_by_matrix),
     **dict.fromkeys(("mv", "dot", "vdot"), _by_vector),
     "addmv": _add_by_vector,
     "addr": _add_outer,

@@ -15,8 +15,8 @@ from torchlens.flops.direct import FORMULAS, DirectRule
 from torchlens.flops.operators import is_composite, is_view, overloads, takes_tensor
 
 Rule: TypeAlias = DirectRule | Literal["run", "operator", "custom", "none"]
-"""Beside the direct rules, `run`: made of operators, so run on meta tensors; `operator`, `custom`: one operator,
-counted if torch's counter has a formula for it; `none`: no operator at all.
+"""Beside the direct rules, `run`: made of operators, so run on meta tensors; `operator`, `custom`: a single
+operator, counted if torch's counter has a formula for it; `none`: no operator at all.
 """
 
 

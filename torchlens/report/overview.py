@@ -13,7 +13,9 @@ from torchlens.report.sizes import shape_of
 from torchlens.report.totals import totals
 
 _OURS_OR_TORCHS = re.compile(r"[\\/](torchlens|site-packages[\\/]torch)[\\/]")
-_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)\n(?:    (?P<text>.+)\n)?', re.M)
+_FRAME = re.compile(
+    r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)\n(?:    (?P<text>.+)\n)?', re.M
+)
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ def survey(reader: TraceReader) -> Overview:
 
 def _status(reader: TraceReader) -> str:
     record = reader.record
-    calls = f" of {quantity(len(record.root_calls), 'model call')}" if record.is_block else ""
-    return f"{'block' if record.is_block else 'forward'}{calls}, {record.status}"
+    calls = len(record.root_calls) if record.is_block else 1
+    return f"{'forward' if calls == 1 else quantity(calls, 'forward')}, {record.status}"
 
 
 def _failure(reader: TraceReader) -> Iterable[str]:
@@ -61,7 +63,8 @@ def _failure(reader: TraceReader) -> Iterable[str]:
     running = [at for at, call in enumerate(reader.record.module_calls) if at and call.end is None]
     if running:
         module = reader.record.modules[reader.record.module_calls[running[-1]].module]
-        yield f"in {module.addresses[0] or 'the root'} ({module.type_name}), call {reader.call_labels[running[-1]]}"
+        call = reader.call_labels[running[-1]]
+        yield f"in {module.addresses[0] or 'the root'} ({module.type_name}), call {call}"
     place = _place(failure.traceback)
     if place:
         yield f"at {place}"
@@ -73,7 +76,9 @@ def _place(traceback: str) -> str | None:
     if not frames:
         return None
     last = frames[-1]
-    return f"{_relative(last['file'])}:{last['line']} in {last['name']}" + (f": {last['text']}" if last["text"] else "")
+    return f"{_relative(last['file'])}:{last['line']} in {last['name']}" + (
+        f": {last['text']}" if last["text"] else ""
+    )
 
 
 def _relative(file: str) -> str:
@@ -97,7 +102,7 @@ def _warnings(reader: TraceReader) -> Iterable[str]:
     yield from record.notes
     unknown = _unknown_spellings(reader)
     if unknown:
-        yield f"{quantity(unknown, 'call')} could be x + 1 or 1 + x: the plain name stands for both"
+        yield f"the order of operands, as in x * 2 and 2 * x, is not known for {quantity(unknown, 'call')}"
 
 
 def _unknown_spellings(reader: TraceReader) -> int:

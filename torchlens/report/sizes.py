@@ -28,10 +28,10 @@ def shape_of(tensor: Tensor) -> tuple[int, ...] | None:
 
 
 def storage_bytes(reader: TraceReader) -> dict[int, int]:
-    """Bytes of each storage that a trace's values lie in, without those of parameters and on the meta device."""
+    """Bytes of each storage that values lie in; not those of parameters and of the meta device."""
     params = {storage_key(entry.tensor) for entry in reader.record.params if numel(entry.tensor) is not None}
     sizes: dict[int, int] = {}
-    for row, slot in zip(reader.numbers.rows, reader.numbers.slots):
+    for row, slot in zip(reader.numbers.rows, reader.numbers.slots, strict=True):
         seen = reader.values.geometry(reader.tensor(row, slot), row, after=True)
         key = storage_key(seen)
         if key not in sizes and key not in params and not seen.is_meta:

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from torchlens._trace.views import Views
 from torchlens.report.folding import fold_tree
 from torchlens.report.overview import Overview, survey
 from torchlens.report.rows import Row
-from torchlens.report.table import ASCII, UNICODE, Symbols, legend, tree_table
-from torchlens.report.text import as_html, as_text
+from torchlens.report.table import legend, tree_table
+from torchlens.report.text import UNICODE, Printable, Symbols, as_text, fact_grid
 from torchlens.report.tree import Entry, build_tree
 
 
 @dataclass(frozen=True, repr=False)
-class Summary:
+class Summary(Printable):
     """A trace at a glance: how it ended, the module tree with its layers, what it cost.
 
-    A rich renderable; `str()` and `print` give plain text as wide as the terminal, 80 columns without one.
-    Holds text and numbers only, so it outlives the trace.
+    A rich renderable; `print` gives plain text as wide as the terminal, 80 columns without one. Holds text
+    and numbers only, so it outlives the trace.
     """
 
     overview: Overview
@@ -33,25 +32,18 @@ class Summary:
     fold: bool = True
     """Whether like siblings, and layers that compute nothing, share a row."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        symbols = ASCII if options.ascii_only else UNICODE
+    def parts(self, width: int, symbols: Symbols) -> Iterator[RenderableType]:
+        """Title, inputs and outputs, tree, totals, and what the signs mean."""
         top, depth = fold_tree(self.tree, fold=self.fold, depth=self.depth)
         yield _title(self.overview, symbols)
-        yield _facts(_ends(self.overview), symbols)
+        yield fact_grid(_ends(self.overview), symbols)
         yield ""
-        yield tree_table(top, options.max_width, symbols)
+        yield tree_table(top, width, symbols)
         yield ""
-        yield _facts(self.overview.totals, symbols)
-        for line in _foot(top, depth):
-            yield Text(symbols.put(line), style="dim")
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
+        yield fact_grid(self.overview.totals, symbols)
+        foot = list(_foot(top, depth))
+        yield from [""] * bool(foot)
+        yield from (Text(symbols.put(line), style="dim") for line in foot)
 
 
 def summarize(views: Views, *, depth: int | None = None, fold: bool = True) -> Summary:
@@ -67,7 +59,7 @@ def describe(views: Views) -> str:
     overview = survey(views.reader)
     facts = [*_ends(overview), *(total for total in overview.totals if total[0] in _DESCRIBED)]
     last = Text("trace.summary() shows its modules and layers")
-    return as_text(Group(_title(overview, UNICODE), _facts(facts, UNICODE), last))
+    return as_text(Group(_title(overview, UNICODE), fact_grid(facts, UNICODE), last))
 
 
 _DESCRIBED = ("ops", "parameters", "FLOPs", "values")
@@ -91,20 +83,10 @@ def _first_of(name: str, lines: Sequence[str], most: int = 6) -> Iterator[tuple[
         yield "", f"and {len(lines) - most} more"
 
 
-def _facts(facts: Iterator[tuple[str, str]] | Sequence[tuple[str, str]], symbols: Symbols) -> RenderableType:
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(width=10, no_wrap=True, style="dim")
-    grid.add_column(overflow="fold")
-    for name, text in facts:
-        style = {"raised": "bold red", "note": "yellow"}.get(name, "")
-        grid.add_row(Text(name, style=style), Text(symbols.put(text)))
-    return grid
-
-
 def _foot(top: Row, depth: int | None) -> Iterator[str]:
     rows = list(top.walk())
     yield from legend(rows)
     if depth is not None and any(row.hides for row in rows):
-        yield f"opened to depth {depth}: trace.summary(depth={depth + 1}) opens more"
+        yield f"opened to depth {depth}: trace.summary(depth={depth + 1}) or --depth {depth + 1} opens more"
     elif any(row.hides for row in rows):
-        yield "trace.summary(fold=False) gives every layer its row"
+        yield "folded: trace.summary(fold=False) or --full gives every layer its row"

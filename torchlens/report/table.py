@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from rich.cells import cell_len
@@ -12,62 +12,31 @@ from rich.text import Text
 
 from torchlens.report.amounts import duration, short_count
 from torchlens.report.rows import Row
+from torchlens.report.text import Symbols
 
+_HEADERS: Final = ("output", "params", "FLOPs", "time")
 _NAME: Final = "module, layer"
-_LEAST_NAME: Final = 28
+_LEAST_HEADERS: Final = ("output", "params", "FLOPs", "time")
+_NAME: Final = 28
 """Columns are left out, the last first, before the tree gets narrower than this."""
 _GAP: Final = 2
-
-
-@dataclass(frozen=True)
-class Symbols:
-    """The characters that are not in ASCII, or what stands for them."""
-
-    branch: str = "├ "
-    last: str = "└ "
-    bar: str = "│ "
-    ellipsis: str = "…"
-    times: str = "×"
-    dot: str = "·"
-
-    def put(self, text: str) -> str:
-        """The text with the symbols exchanged."""
-        return text.replace("…", self.ellipsis).replace("×", self.times).replace("·", self.dot)
-
-
-ASCII: Final = Symbols("|-", "`-", "| ", "..", "x", "-")
-UNICODE: Final = Symbols()
-
-
-@dataclass(frozen=True)
-class _Column:
-    header: str
-    cell: Callable[[Row], str]
-
-
-_COLUMNS: Final = (
-    _Column("output", lambda row: row.shape),
-    _Column("params", lambda row: _params(row)),
-    _Column("FLOPs", lambda row: _flops(row)),
-    _Column("time", lambda row: duration(row.amounts.nanoseconds) if row.amounts.nanoseconds else ""),
-)
 
 
 def tree_table(top: Row, width: int, symbols: Symbols) -> Table:
     """The tree beside its figures, at most `width` cells wide."""
     rows = list(top.walk())
-    figures = [[symbols.put(column.cell(row)) for column in _COLUMNS] for row in rows]
-    widths = [max(map(cell_len, texts)) for texts in zip([c.header for c in _COLUMNS], *figures)]
+    figures = [list(map(symbols.put, _figures(row))) for row in rows]
+    widths = [max(map(cell_len, texts)) for texts in zip(_HEADERS, *figures, strict=True)]
     while widths and width - sum(widths) - _GAP * len(widths) < _LEAST_NAME:
         widths.pop()
     names = list(_names(top, width - sum(widths) - _GAP * len(widths), symbols))
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
     widest = max(line.cell_len for lines in names for line in lines)
     table.add_column(_NAME, width=max(widest, len(_NAME)), no_wrap=True)
-    for column, fitting in zip(_COLUMNS, widths):
-        justify = "left" if column.header == "output" else "right"
-        table.add_column(column.header, width=fitting, no_wrap=True, justify=justify)
-    for lines, texts in zip(names, figures):
+    for header, fitting in zip(_HEADERS, widths, strict=False):
+        justify = "left" if header == "output" else "right"
+        table.add_column(header, width=fitting, no_wrap=True, justify=justify)
+    for lines, texts in zip(names, figures, strict=True):
         cells = [Text(text, style="dim" if text == "0" else "") for text in texts[: len(widths)]]
         table.add_row(lines[0], *cells)
         for line in lines[1:]:
@@ -99,8 +68,10 @@ def _names(row: Row, room: int, symbols: Symbols, outer: str = "", guide: str = 
         below = Text(inner + (symbols.last if row.labels else "  "), style="dim")
         below += _layer(replace(row, type=""), symbols)
         yield [_cropped(head, room, symbols), _cropped(below, room, symbols)]
-    for at, item in enumerate(row.items):
-        yield from _names(item, room, symbols, inner, symbols.last if item is row.items[-1] else symbols.branch)
+    for item in row.items:
+        yield from _names(
+            item, room, symbols, inner, symbols.last if item is row.items[-1] else symbols.branch
+        )
 
 
 def _module(row: Row, symbols: Symbols) -> Text:
@@ -127,6 +98,11 @@ def _cropped(text: Text, room: int, symbols: Symbols) -> Text:
         text.truncate(room - cell_len(symbols.ellipsis))
         text.append(symbols.ellipsis, "dim")
     return text
+
+
+def _figures(row: Row) -> tuple[str, str, str, str]:
+    took = row.amounts.nanoseconds
+    return row.shape, _params(row), _flops(row), duration(took) if took else ""
 
 
 def _params(row: Row) -> str:

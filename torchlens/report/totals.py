@@ -62,7 +62,9 @@ def _parameters(record: Record) -> str:
     parts = [f"{total:,}"]
     if total:
         parts.append("all trainable" if trainable == total else f"{trainable:,} trainable")
-        parts.append(byte_count(sum(size * record.params[at].tensor.element_size() for at, size in known.items())))
+        parts.append(
+            byte_count(sum(size * record.params[at].tensor.element_size() for at, size in known.items()))
+        )
     several = sum(len(entry.addresses) > 1 for entry in record.params)
     if several:
         parts.append(f"{quantity(several, 'tensor')} under several addresses counted once")

@@ -52,12 +52,12 @@ class Entry:
     """Those at any place."""
     shape: ShapeRange = field(default_factory=ShapeRange)
     """Of the first output tensor."""
-    more_outputs: list[str] = field(default_factory=list)
+    more_outputs: list[str] = field(default_factory=list[str])
     """Labels of a layer's further outputs; of a module's, one empty text each."""
     amounts: Amounts = field(default_factory=Amounts)
     all_params: int = 0
     """Elements of all its parameters, also those that an earlier entry has."""
-    items: list[Entry] = field(default_factory=list)
+    items: list[Entry] = field(default_factory=lambda: [])
     """What ran directly in it, in the order of the first run."""
     mark: str = ""
     """What is special about it, in a few words."""
@@ -166,7 +166,7 @@ class _Builder:
         """One entry for the passes of each layer within each entry; further outputs join the first."""
         reader, rows, layering = self._reader, self._reader.rows, self._reader.layering
         known: dict[tuple[Entry, int], Entry] = {}
-        for op, (row, slot) in enumerate(zip(reader.numbers.rows, reader.numbers.slots)):
+        for op, (row, slot) in enumerate(zip(reader.numbers.rows, reader.numbers.slots, strict=True)):
             if rows.kind[row] in ("input", "output", "buffer"):
                 continue
             inside = self._entry_of_call[rows.call[row]]
@@ -233,7 +233,15 @@ class _Builder:
         for item in entry.items:
             self.number_alike(item)
         names = tuple(item.name if item.is_module else "" for item in entry.items)
-        build = (entry.type, entry.is_module, entry.mark, entry.repeats, entry.runs, len(entry.more_outputs), names)
+        build = (
+            entry.type,
+            entry.is_module,
+            entry.mark,
+            entry.repeats,
+            entry.runs,
+            len(entry.more_outputs),
+            names,
+        )
         own = entry.amounts
         sizes = (str(entry.shape), entry.all_params, own.flops, own.uncounted)
         entry.alike = self._number((build, sizes, tuple(item.alike for item in entry.items)))
