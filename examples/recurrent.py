@@ -9,7 +9,7 @@ STEPS = 6
 
 
 class Recurrent(nn.Module):
-    """A cell written by hand, with an attention-free memory of all its states."""
+    """A cell written by hand, which keeps all its states in one tensor."""
 
     def __init__(self, width: int = 8) -> None:
         super().__init__()

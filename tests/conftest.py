@@ -15,6 +15,7 @@ pytest.register_assert_rewrite("tests.programs")
 
 try:  # call_site is tested on Pythons without torch
     import torch
+    import torch._dynamo  # torch's checkpoints import it, and its import replaces `torch.manual_seed`
 except ModuleNotFoundError:
     torch = None
 

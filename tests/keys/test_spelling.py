@@ -74,7 +74,6 @@ ARRIVES = {
     "positive": "__pos__ positive",
     "abs": "__abs__ abs",
     "__rdiv__": "__rtruediv__",
-    "linear": "linear",
     "negative": "negative",
 }
 for _name, _methods in ARRIVES.items():
@@ -176,7 +175,6 @@ x.add(y, alpha=2)                 add
 x.add(other=1)                    add
 x.add_(1)                         add_
 x.mul(2).add(1)                   mul add
-x.linear(y)                       linear
 x.abs()                           abs
 x.neg()                           neg
 x.negative()                      negative

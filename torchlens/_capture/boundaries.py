@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -87,8 +88,10 @@ def _names() -> dict[CodeType, str]:
     names: dict[CodeType, str] = {}
     for module in _MODULES:
         for name, function in vars(module).items():
-            if isinstance(function, types.FunctionType) and function.__code__.co_filename == module.__file__:
-                _add_names(function.__code__, name, names)
+            if isinstance(function, types.FunctionType):
+                code = inspect.unwrap(function).__code__
+                if code.co_filename == module.__file__:
+                    _add_names(code, name.strip("_").removesuffix("_with_argnums"), names)
     return names
 
 

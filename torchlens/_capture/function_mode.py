@@ -28,6 +28,7 @@ _NO_KWARGS: Final[dict[str, Any]] = {}
 
 _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
+_num_modes = torch._C._len_torch_function_stack
 _backward_running = torch._C._current_graph_task_id
 _grad_enabled = torch.is_grad_enabled
 _inference_mode = torch.is_inference_mode_enabled
@@ -180,11 +181,15 @@ class FunctionMode(TorchFunctionMode):
         entries = self._sites.entries
         entries.append(entry)
         self._entered.append((entry[2], args, kwargs))
+        # the mode of a default device has handed the function on by now, and would not see its inside
+        below = _pop() if _num_modes() else None
         try:
             _push(self)
             return clone(*args, **kwargs)
         finally:
             _pop()
+            if below is not None:
+                _push(below)
             self._entered.pop()
             entries.pop()
 

@@ -125,7 +125,8 @@ class ModuleCalls:
         entry.args = args
         self.watched = module if module._buffers else None
 
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any = None) -> None:
+        # for an exception torch calls without keyword arguments, whatever was asked for
         frame = sys._getframe(1)
         sites = self._sites
         if sites.frames and sites.frames[-1] is frame:

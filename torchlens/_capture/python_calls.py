@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import overrides
+from torch.utils._device import DeviceContext, _device_constructors
 
 Entry: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any] | None]
 """An entered function with the arguments it was entered with."""
@@ -55,10 +56,17 @@ def _no(*_: object) -> bool:
 _ANSWERS = {f"has_torch_function{kind}": _no for kind in ("", "_unary", "_variadic")}
 _QUESTIONS = frozenset(_ANSWERS)
 _STORE_GLOBAL, _DELETE_GLOBAL = opcode.opmap["STORE_GLOBAL"], opcode.opmap["DELETE_GLOBAL"]
-_is_mode_enabled = torch._C._is_torch_function_mode_enabled
+_num_modes = torch._C._len_torch_function_stack
 _PLAIN = (torch.Tensor,)  # Python-written functions count `Tensor` itself among the overriding types
 _HANDLER_FRAMES = 4
 """How many frames a mode may have between an entered function and `handle_torch_function`."""
+
+
+def _only_default_device(func: Callable[..., Any]) -> bool:
+    """Whether the one mode below is that of `torch.set_default_device`, which passes `func` on as it is."""
+    if _num_modes() != 1 or not isinstance(torch._C._get_function_stack_at(0), DeviceContext):
+        return False
+    return func not in _device_constructors()
 
 
 def is_leaf(func: Callable[..., Any]) -> bool:
@@ -134,7 +142,7 @@ class PythonCalls:
             clone = self._clones[func]
         except KeyError:
             clone = self._clones[func] = self._build(func, guard)
-        if clone is None or (types and types != _PLAIN) or _is_mode_enabled():
+        if clone is None or (types and types != _PLAIN) or (_num_modes() and not _only_default_device(func)):
             return None  # subclasses and other modes are shown the whole function, as torch would
         if innermost is not None and innermost[0] is func and _identical(innermost, args, kwargs):
             return None

@@ -142,7 +142,8 @@ class TraceReader:
         """Id of each recorded tensor to the (row, op) pairs that gave it, in order."""
         made: dict[int, list[tuple[int, int]]] = {}
         for op, (row, slot) in enumerate(zip(self.numbers.rows, self.numbers.slots)):
-            made.setdefault(id(self.tensor(row, slot)), []).append((row, op))
+            if self.rows.kind[row] != "output":
+                made.setdefault(id(self.tensor(row, slot)), []).append((row, op))
         for before, alias, original in self.record.aliases:
             known = [pair for pair in made.get(id(original), ()) if pair[0] < before]
             made.setdefault(id(alias), []).extend(known[-1:])

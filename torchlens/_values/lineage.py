@@ -73,8 +73,9 @@ class _Tracer:
                     shared = tuple(self._parents(row, used, produced))
                 result.parents.append(shared)
             result.params.append(tuple((at, params[id(t)]) for at, t in used if id(t) in params))
-            for slot, produced in enumerate(outs):
-                made[id(produced)] = _Maker(first[row] + slot, row)
+            if rows.kind[row] != "output":  # a result that is used further comes from what made it
+                for slot, produced in enumerate(outs):
+                    made[id(produced)] = _Maker(first[row] + slot, row)
         return result
 
     def _parents(self, row: int, used: list[tuple[str, Tensor]], produced: Tensor) -> Iterator[tuple[str, int]]:

@@ -49,7 +49,12 @@ def plain(value: Any, each: Each, depth: int = 0) -> Any:
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in a value's known containers, in order; the same tensor as often as it occurs."""
     found: list[Tensor] = []
-    plain(value, found.append)
+
+    def add(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    plain(value, add)
     return found
 
 

@@ -16,8 +16,7 @@ from torchlens.report.text import Symbols
 
 _HEADERS: Final = ("output", "params", "FLOPs", "time")
 _NAME: Final = "module, layer"
-_LEAST_HEADERS: Final = ("output", "params", "FLOPs", "time")
-_NAME: Final = 28
+_LEAST_NAME: Final = 28
 """Columns are left out, the last first, before the tree gets narrower than this."""
 _GAP: Final = 2
 
