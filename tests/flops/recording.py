@@ -46,7 +46,8 @@ class Recorder(TorchFunctionMode):
         self, func: Any, types_: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.enter and isinstance(func, types.FunctionType) and func.__module__ == "torch.nn.functional":
+        written_in_python = isinstance(func, types.FunctionType) and func.__module__ == "torch.nn.functional"
+        if self.enter and written_in_python and func.__closure__ is None:
             inside = func.__globals__ | dict.fromkeys(GUARDS, lambda *_: False)
             entered = types.FunctionType(func.__code__, inside, func.__name__, func.__defaults__)
             entered.__kwdefaults__ = func.__kwdefaults__

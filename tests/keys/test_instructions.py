@@ -214,6 +214,11 @@ def test_an_offset_in_the_fillers_is_the_instruction_before():
     assert len(runs) == len(set(runs))
 
 
+def test_a_while_whose_instructions_have_long_arguments(places):
+    many = "\n".join(f"n{k} = 0" for k in range(300))
+    assert places.run(f"{many}\nwhile mark(n299) < 2:\n    n299 = n299 + 1\n    n298 = n299") == "AAA"
+
+
 @pytest.mark.parametrize("traced", [False, True], ids=["specialized", "instrumented"])
 @pytest.mark.parametrize("located", [False, True], ids=["empty span", "span"])
 def test_the_place_stays_when_the_interpreter_rewrites_the_code(places, traced, located):

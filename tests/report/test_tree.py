@@ -35,7 +35,10 @@ def outline(entry: Entry) -> list[Any]:
     ("model", "inputs", "expected"),
     [
         pytest.param(
-            models.Looped(), [floats(3, 4)], ["Looped ×1", ["tanh_1 ×3", "mul_1 ×3"]], id="a loop is one layer"
+            models.Looped(),
+            [floats(3, 4)],
+            ["Looped ×1", ["tanh_1 ×3", "mul_1 ×3"]],
+            id="a loop is one layer",
         ),
         pytest.param(
             models.Unrolled(),
@@ -51,7 +54,12 @@ def outline(entry: Entry) -> list[Any]:
                 [
                     [
                         "block ×3",
-                        [["first ×3", ["linear_1 ×3"]], "add_1 ×3", ["second ×3", ["linear_2 ×3"]], "add_2 ×3"],
+                        [
+                            ["first ×3", ["linear_1 ×3"]],
+                            "add_1 ×3",
+                            ["second ×3", ["linear_2 ×3"]],
+                            "add_2 ×3",
+                        ],
                     ]
                 ],
             ],

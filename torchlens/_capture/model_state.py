@@ -1,4 +1,8 @@
-"""The modules, parameters and buffers of the captured models, each known by identity and by address."""
+"""The modules, parameters and buffers of the captured models, each known by identity and by address.
+
+A model is walked once when the capture opens, for its modules and buffers; parameters are listed when the
+first one is met, and addresses are spelled out at the end.
+"""
 
 from __future__ import annotations
 
@@ -13,45 +17,34 @@ from torchlens._values.geometry import StorageKey, storage_key
 
 @dataclass(slots=True)
 class BufferSlot:
-    """A buffer's name in a module and the tensor last seen there."""
+    """A buffer of a module and the tensor last seen there."""
 
-    addresses: list[str]
+    places: list[tuple[int, str]]
+    """(module, name) under which it is held; several when modules share the tensor."""
     persistent: bool
     current: Tensor | None
     initial: Tensor | None
     index: int
-    rows: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class KnownModule:
-    module: nn.Module
-    addresses: list[str]
-    parent: int | None
-    in_model: bool
-    children: list[int] = field(default_factory=list)
-    params: list[int] = field(default_factory=list)
-    buffers: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list[int])
 
 
 class ModelState:
     """What the captured models consist of. Module 0 is the root."""
 
     def __init__(self, root: nn.Module | None, named: Mapping[str, nn.Module], root_name: str) -> None:
-        self.modules: list[KnownModule] = []
-        self.params: list[ParamEntry] = []
-        self.slots: list[BufferSlot] = []
-        self._param_addresses: list[list[str]] = []
-        self._root_name = root_name
+        self.modules: list[nn.Module] = []
         self.module_index: dict[int, int] = {}
         """Id of a module to its index; `index_of` for one that may be new."""
-        self._param_index: dict[int, int] = {}
+        self.slots: list[BufferSlot] = []
+        self._root_name = root_name
+        self._module_places: list[list[tuple[int | None, str]]] = []
+        self._outside: dict[str, int] = {}
         self._slot_of: dict[tuple[int, str], BufferSlot] = {}
         self._slots_by_tensor: dict[int, BufferSlot] = {}
-        self._outside: dict[str, int] = {}
-        self._add(root if root is not None else nn.Module(), "", None, True)
+        self._params: dict[int, tuple[Tensor, list[tuple[int, str]], int | None]] | None = None
+        self._add(root if root is not None else nn.Module(), None, "")
         for name, model in named.items():
-            self.modules[0].children.append(self._add(model, name, 0, True))
+            self._add(model, 0, name)
 
     def index_of(self, module: nn.Module) -> int:
         """The module's index; one met for the first time is added, named by its class and a number."""
@@ -59,11 +52,13 @@ class ModelState:
         if index is None:
             name = type(module).__name__
             number = self._outside[name] = self._outside.get(name, 0) + 1
-            index = self._add(module, f"{name}_{number}", None, False)
+            index = self._add(module, None, f"{name}_{number}")
+            self._params = None
         return index
 
-    def param_of(self, tensor: Tensor) -> int | None:
-        return self._param_index.get(id(tensor))
+    def param_of(self, tensor: Tensor) -> bool:
+        """Whether the tensor is a parameter of a known module."""
+        return id(tensor) in self._known_params()
 
     def slot_holding(self, tensor: Tensor) -> BufferSlot | None:
         """The buffer whose current value is this tensor object."""
@@ -76,133 +71,134 @@ class ModelState:
 
     def reassigned(self, module: nn.Module) -> Iterator[tuple[BufferSlot, Tensor]]:
         """The buffers of a module that hold another tensor object than when last seen."""
+        index = self.module_index[id(module)]
         for name, tensor in list(module._buffers.items()):
-            slot = self._slot_of.get((id(module), name))
+            slot = self._slot_of.get((index, name))
             if slot is None:
-                self.rescan()
+                self._add_buffer(index, module, name, tensor)
             elif tensor is not None and tensor is not slot.current:
-                self.hold(slot, tensor)
+                self._hold(slot, tensor)
                 yield slot, tensor
 
-    def hold(self, slot: BufferSlot, tensor: Tensor) -> None:
+    def rescan(self) -> None:
+        """Take in modules, parameters and buffers that were added since."""
+        self._params = None
+        for index, module in enumerate(list(self.modules)):
+            self._add_parts(index, module)
+
+    def param_storages(self) -> set[StorageKey]:
+        return {storage_key(tensor) for tensor, _, _ in self._known_params().values()}
+
+    def name_of(self, slot: BufferSlot) -> str:
+        """The buffer's first address."""
+        module, name = slot.places[0]
+        return _join(self._addresses()[module][0], name)
+
+    def named_modules(self) -> Iterator[tuple[str, nn.Module]]:
+        return ((addresses[0], module) for addresses, module in zip(self._addresses(), self.modules))
+
+    def entries(self) -> tuple[list[ModuleEntry], list[ParamEntry], list[BufferEntry]]:
+        """Modules, parameters and buffers as plain data."""
+        addresses = self._addresses()
+        modules = [
+            ModuleEntry(tuple(addresses[at]), type(module).__name__, None, (), (), (), module.training, True)
+            for at, module in enumerate(self.modules)
+        ]
+        modules[0].type_name = self._root_name
+        for at, places in enumerate(self._module_places):
+            parent, _ = places[0]
+            modules[at].parent = parent
+            modules[at].in_model = at == 0 or parent is not None
+            for holder in dict.fromkeys(holder for holder, _ in places):
+                if holder is not None:
+                    modules[holder].children += (at,)
+        params: list[ParamEntry] = []
+        for tensor, places, version in self._known_params().values():
+            for module, _ in places:
+                modules[module].params += (len(params),)
+            params.append(ParamEntry(_spelled(places, addresses), tensor, version))
+        buffers: list[BufferEntry] = []
+        for slot in self.slots:
+            for module, _ in slot.places:
+                modules[module].buffers += (slot.index,)
+            names = _spelled(slot.places, addresses)
+            buffers.append(BufferEntry(names, slot.persistent, slot.rows, slot.initial, slot.current))
+        return modules, params, buffers
+
+    def _known_params(self) -> dict[int, tuple[Tensor, list[tuple[int, str]], int | None]]:
+        if self._params is None:
+            self._params = found = {}
+            for index, module in enumerate(self.modules):
+                for name, param in module._parameters.items():
+                    if param is None:
+                        continue
+                    if id(param) in found:
+                        found[id(param)][1].append((index, name))
+                    else:
+                        version = None if param.is_inference() else param._version
+                        found[id(param)] = (param, [(index, name)], version)
+        return self._params
+
+    def _addresses(self) -> list[list[str]]:
+        """All addresses of each module, the first one first. A module inside itself is not followed."""
+        found: list[list[str]] = [[] for _ in self.modules]
+        active: set[int] = set()
+
+        def spell(index: int) -> list[str]:
+            if not found[index] and index not in active:
+                active.add(index)
+                for parent, name in self._module_places[index]:
+                    prefixes = [""] if parent is None else spell(parent)
+                    found[index] += [_join(prefix, name) for prefix in prefixes]
+                active.discard(index)
+            return found[index]
+
+        for index in range(len(self.modules)):
+            spell(index)
+        return found
+
+    def _add(self, module: nn.Module, parent: int | None, name: str) -> int:
+        index = self.module_index.get(id(module))
+        if index is not None:
+            if (parent, name) not in self._module_places[index]:
+                self._module_places[index].append((parent, name))
+            return index
+        index = self.module_index[id(module)] = len(self.modules)
+        self.modules.append(module)
+        self._module_places.append([(parent, name)])
+        self._add_parts(index, module)
+        return index
+
+    def _add_parts(self, index: int, module: nn.Module) -> None:
+        for name, buffer in module._buffers.items():
+            if (index, name) not in self._slot_of:
+                self._add_buffer(index, module, name, buffer)
+        for name, child in module._modules.items():
+            if child is not None:
+                self._add(child, index, name)
+
+    def _add_buffer(self, index: int, module: nn.Module, name: str, buffer: Tensor | None) -> None:
+        slot = self._slots_by_tensor.get(id(buffer)) if buffer is not None else None
+        if slot is not None:
+            slot.places.append((index, name))
+        else:
+            persistent = name not in module._non_persistent_buffers_set
+            slot = BufferSlot([(index, name)], persistent, buffer, buffer, len(self.slots))
+            self.slots.append(slot)
+            if buffer is not None:
+                self._slots_by_tensor[id(buffer)] = slot
+        self._slot_of[index, name] = slot
+
+    def _hold(self, slot: BufferSlot, tensor: Tensor) -> None:
         slot.current = tensor
         self._slots_by_tensor[id(tensor)] = slot
         if slot.initial is None:
             slot.initial = tensor
 
-    def rescan(self) -> None:
-        """Take in modules, parameters and buffers that were added since."""
-        for index in range(len(self.modules)):
-            known = self.modules[index]
-            if known.in_model:
-                self._add_parts(known.module, index)
 
-    def param_storages(self) -> set[StorageKey]:
-        return {storage_key(entry.tensor) for entry in self.params}
-
-    def named_modules(self) -> Iterator[tuple[str, nn.Module]]:
-        return ((known.addresses[0], known.module) for known in self.modules)
-
-    def module_entries(self) -> list[ModuleEntry]:
-        entries = [
-            ModuleEntry(
-                tuple(known.addresses),
-                type(known.module).__name__,
-                known.parent,
-                tuple(known.children),
-                tuple(known.params),
-                tuple(known.buffers),
-                known.module.training,
-                known.in_model,
-            )
-            for known in self.modules
-        ]
-        entries[0].type_name = self._root_name
-        return entries
-
-    def param_entries(self) -> list[ParamEntry]:
-        for entry, addresses in zip(self.params, self._param_addresses):
-            entry.addresses = tuple(addresses)
-        return self.params
-
-    def buffer_entries(self) -> list[BufferEntry]:
-        return [
-            BufferEntry(tuple(slot.addresses), slot.persistent, slot.rows, slot.initial, slot.current)
-            for slot in self.slots
-        ]
-
-    def _add(self, module: nn.Module, address: str, parent: int | None, in_model: bool) -> int:
-        known = self.module_index.get(id(module))
-        if known is not None:
-            self._add_alias(known, address)
-            return known
-        index = self.module_index[id(module)] = len(self.modules)
-        self.modules.append(KnownModule(module, [address], parent, in_model))
-        self._add_parts(module, index)
-        return index
-
-    def _add_alias(self, index: int, address: str) -> None:
-        """A shared module: it and all its parts have one address more."""
-        known = self.modules[index]
-        if address in known.addresses or any(_is_inside(address, own) for own in known.addresses):
-            return
-        known.addresses.append(address)
-        for name, child in known.module._modules.items():
-            if child is not None and id(child) in self.module_index:
-                self._add_alias(self.module_index[id(child)], _join(address, name))
-        for name, param in known.module._parameters.items():
-            if param is not None and id(param) in self._param_index:
-                self._param_addresses[self._param_index[id(param)]].append(_join(address, name))
-        for name in known.module._buffers:
-            if slot := self._slot_of.get((id(known.module), name)):
-                slot.addresses.append(_join(address, name))
-
-    def _add_parts(self, module: nn.Module, index: int) -> None:
-        known = self.modules[index]
-        prefix = known.addresses[0]
-        for name, param in module._parameters.items():
-            if param is not None:
-                self._add_param(param, _join(prefix, name), known)
-        for name, buffer in module._buffers.items():
-            self._add_buffer(module, name, buffer, known)
-        for name, child in module._modules.items():
-            if child is not None:
-                at = self.module_index.get(id(child))
-                if at is None or at not in known.children:
-                    known.children.append(self._add(child, _join(prefix, name), index, known.in_model))
-
-    def _add_param(self, param: Tensor, address: str, known: KnownModule) -> None:
-        index = self._param_index.get(id(param))
-        if index is None:
-            index = self._param_index[id(param)] = len(self.params)
-            version = None if param.is_inference() else param._version
-            self.params.append(ParamEntry((), param, version))
-            self._param_addresses.append([])
-        if address not in self._param_addresses[index]:
-            self._param_addresses[index].append(address)
-        if index not in known.params:
-            known.params.append(index)
-
-    def _add_buffer(self, module: nn.Module, name: str, buffer: Tensor | None, known: KnownModule) -> None:
-        if (id(module), name) in self._slot_of:
-            return
-        address = _join(known.addresses[0], name)
-        slot = self._slots_by_tensor.get(id(buffer)) if buffer is not None else None
-        if slot is not None:
-            slot.addresses.append(address)
-        else:
-            persistent = name not in module._non_persistent_buffers_set
-            slot = BufferSlot([address], persistent, buffer, buffer, len(self.slots))
-            self.slots.append(slot)
-            if buffer is not None:
-                self._slots_by_tensor[id(buffer)] = slot
-        self._slot_of[id(module), name] = slot
-        known.buffers.append(slot.index)
-
-
-def _is_inside(address: str, container: str) -> bool:
-    """Whether a module would contain itself: following it would never end."""
-    return not container or address.startswith(f"{container}.")
+def _spelled(places: list[tuple[int, str]], addresses: list[list[str]]) -> tuple[str, ...]:
+    found = [_join(address, name) for module, name in places for address in addresses[module]]
+    return tuple(dict.fromkeys(found))
 
 
 def _join(prefix: str, name: str) -> str:

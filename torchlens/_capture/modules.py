@@ -176,7 +176,7 @@ class ModuleCalls:
     def _innermost_with_buffers(self) -> nn.Module | None:
         if not self._sites.calls:
             return None
-        module = self._state.modules[self.calls[self._sites.calls[-1]].module].module
+        module = self._state.modules[self.calls[self._sites.calls[-1]].module]
         return module if module._buffers else None
 
     def _end(self, module: nn.Module, frame: FrameType) -> int | None:

@@ -87,9 +87,9 @@ class Session:
             try:
                 if error is None:
                     self._calls.settle()
-                for known in list(self._state.modules):
-                    if known.module._buffers:
-                        self._tensors.buffers_may_have_changed(known.module)
+                for module in list(self._state.modules):
+                    if module._buffers:
+                        self._tensors.buffers_may_have_changed(module)
             finally:
                 self._sites.close()
                 self._mode.close()
@@ -153,14 +153,15 @@ class Session:
     def _record(self, error: BaseException | None) -> Record:
         status: Status = "complete" if error is None else "failed"
         unknown = self._tensors.unknown_sources
+        modules, params, buffers = self._state.entries()
         return Record(
             rows=Rows.from_tuples(self._rows),
             places=self._sites.places,
             contexts=self._recording.contexts,
-            modules=self._state.module_entries(),
+            modules=modules,
             module_calls=self._calls.calls,
-            params=self._state.param_entries(),
-            buffers=self._state.buffer_entries(),
+            params=params,
+            buffers=buffers,
             generators=self._recording.generators,
             reads=self._recording.reads,
             aliases=self._tensors.aliases,

@@ -52,7 +52,7 @@ class Tensors:
     def add_inputs(self, found: list[Tensor]) -> None:
         """Tensors given from outside: each once, unless it is a parameter, a buffer or known already."""
         for tensor in found:
-            if id(tensor) in self.known or self._state.param_of(tensor) is not None:
+            if id(tensor) in self.known or self._state.param_of(tensor):
                 continue
             if self._state.slot_holding(tensor) is None:
                 self.inputs.append(self._add_row("input", "input", tensor))
@@ -65,17 +65,17 @@ class Tensors:
 
     def _identify(self, tensor: Tensor, frame: FrameType | None) -> None:
         state = self._state
-        if state.param_of(tensor) is not None:
+        if state.param_of(tensor):
             self.known.add(id(tensor))
             return
         slot = state.slot_holding(tensor)
         if slot is None and (isinstance(tensor, nn.Parameter) or not self._rows):
             state.rescan()
-            if state.param_of(tensor) is not None:
+            if state.param_of(tensor):
                 self.known.add(id(tensor))
                 return
         if slot is not None:
-            slot.rows.append(self._add_row("buffer", slot.addresses[0], tensor))
+            slot.rows.append(self._add_row("buffer", self._state.name_of(slot), tensor))
         elif (original := self._same_storage(tensor)) is not None:
             self.known.add(id(tensor))
             self.aliases.append((len(self._rows), tensor, original))
@@ -92,7 +92,7 @@ class Tensors:
 
     def meet_assigned(self, slot: BufferSlot, tensor: Tensor) -> None:
         """A buffer was assigned a tensor that no recorded call made."""
-        slot.rows.append(self._add_row("buffer", slot.addresses[0], tensor))
+        slot.rows.append(self._add_row("buffer", self._state.name_of(slot), tensor))
 
     def before_first_write(self) -> None:
         if not self._param_storages_found:
@@ -135,7 +135,7 @@ class Tensors:
         version = None if tensor.is_inference() else tensor._version
         site, call = where
         self._rows.append(
-            ("buffer", slot.addresses[0], site, call, 0, (tensor,), None, tensor, version, 0, None)
+            ("buffer", self._state.name_of(slot), site, call, 0, (tensor,), None, tensor, version, 0, None)
         )
         self.known.add(id(tensor))
         self.ledger.new_version(tensor, row)

@@ -90,8 +90,8 @@ class Decoded:
         self._end = len(code.co_code)
 
     @cached_property
-    def _offsets(self) -> list[int]:
-        return [instruction.offset for instruction in self.instructions]
+    def _begins(self) -> list[int]:
+        return [instruction.start for instruction in self.instructions]
 
     @cached_property
     def jumps(self) -> Sequence[tuple[int, int]]:
@@ -115,8 +115,8 @@ class Decoded:
         return following - distance if instruction.op in _BACKWARD_JUMPS else following + distance
 
     def index(self, offset: int) -> int:
-        """Index of the instruction at a byte offset, which may lie in the fillers after it."""
-        return bisect_right(self._offsets, offset) - 1
+        """Index of the instruction at a byte offset, or at that of its prefix or of the fillers after it."""
+        return bisect_right(self._begins, offset) - 1
 
     def operand(self, last: int) -> int | None:
         """Index of the first instruction of the operand that ends with instruction `last`.

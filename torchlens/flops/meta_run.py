@@ -1,7 +1,8 @@
 """Running a function once on meta tensors, to add up the operators it dispatches.
 
 Torch's `FlopCounterMode` is not entered itself: it registers global module hooks, which other threads' models
-would run, and its dispatch mode imports the compiler. The formulas asked here are those of its table.
+would run, and its dispatch mode imports the compiler. The formulas asked here are those of its table. Torch's
+meta kernels of elementwise operators import the compiler too, so few functions come here that run any.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from torchlens._trace.reader import TraceReader
 from torchlens.report.amounts import byte_count, duration, listed, quantity, spaced_count
 from torchlens.report.sizes import numel, storage_bytes
 
-_NUMBER = re.compile(r"\.\d+(?=\.|$)")
+_NUMBER = re.compile(r"(?:^|(?<=\.))\d+(?=\.|$)")
 
 
 def totals(reader: TraceReader) -> Iterator[tuple[str, str]]:
@@ -37,7 +37,7 @@ def _modules(reader: TraceReader) -> str:
     if not unreached:
         return text
     modules = map(reader.record.modules.__getitem__, unreached)
-    alike = Counter((_NUMBER.sub(".*", entry.addresses[0]), entry.type_name) for entry in modules)
+    alike = Counter((_NUMBER.sub("*", entry.addresses[0]), entry.type_name) for entry in modules)
     names = [f"{address} ({f'{n} × ' if n > 1 else ''}{kind})" for (address, kind), n in alike.items()]
     return f"{text}; not reached: {listed(names)}"
 

@@ -56,7 +56,7 @@ class Entry:
     """Labels of a layer's further outputs; of a module's, one empty text each."""
     amounts: Amounts = field(default_factory=Amounts)
     all_params: int = 0
-    """Elements of all its parameters, also those that an earlier entry has."""
+    """Elements of all parameters it holds or uses, also of those that an earlier entry has."""
     items: list[Entry] = field(default_factory=lambda: [])
     """What ran directly in it, in the order of the first run."""
     mark: str = ""
@@ -206,18 +206,18 @@ class _Builder:
             for item in entry.items:
                 entry.amounts.add(item.amounts)
 
-    def give_params(self, entry: Entry, given: set[int]) -> None:
-        """Count each parameter at the first entry that has it."""
-        held = self._params_below(entry.index) if entry.is_module else self._layer_params[entry]
+    def give_params(self, entry: Entry, given: set[int]) -> set[int]:
+        """Count each parameter at the first entry that holds or uses it; those of the entry are returned."""
+        held = set(self._params_below(entry.index)) if entry.is_module else self._layer_params[entry]
         if entry is self.top:
-            held = frozenset(range(len(self._sizes)))
-        entry.all_params = sum(self._sizes[param] for param in held)
-        entry.amounts.params = 0
+            held = set(range(len(self._sizes)))
         for item in entry.items:
-            self.give_params(item, given)
+            held |= self.give_params(item, given)
             entry.amounts.params += item.amounts.params
         entry.amounts.params += sum(self._sizes[param] for param in held - given)
+        entry.all_params = sum(self._sizes[param] for param in held)
         given |= held
+        return held
 
     def _params_below(self, module: int) -> frozenset[int]:
         found = self._below.get(module)

@@ -1,0 +1,267 @@
+"""The command line: what it prints, and one clear line with exit code 2 where a request can't be met."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import Result
+from typer.testing import CliRunner
+
+from torchlens.cli.app import app
+from torchlens.cli.inputs import InputSpec, random_tensor
+from torchlens.errors import TargetError
+
+NET = """\
+import dataclasses
+import torch
+from torch import nn
+
+@dataclasses.dataclass
+class Config:
+    width: int = 4
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(Config().width, 8), nn.Dropout(0.5))
+        self.head = nn.Linear(8, 2)
+    def forward(self, x, mask=None):
+        x = self.head(self.body(x))
+        return x if mask is None else x.masked_fill(mask, 0)
+
+class Ids(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(50, 4)
+    def forward(self, ids):
+        return self.embed(ids)
+
+built = Net()
+number = 3
+scripted = torch.jit.script(nn.Linear(2, 2))
+
+def net():
+    return Net()
+
+def gives_dict():
+    return {}
+
+def takes_argument(width):
+    return Net()
+
+def raises():
+    raise ValueError("two\\nlines")
+
+class Outer:
+    class Inner(Net):
+        pass
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a model's file, to stand in; what importing leaves behind is taken away."""
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "broken.py").write_text("import torch\nraise OSError('no weights')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in {"net", "broken", "torchlens_target_net"} & (set(sys.modules) - before):
+        del sys.modules[name]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["net.py:net", "net.py:Net", "net.py:built", "net.py:Outer.Inner", "net:net", "./net.py:net"],
+)
+def test_targets(files: Path, target: str) -> None:
+    result = run("summary", target, "--input", "3,4")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1] == "input      input_1 3×4 float32 cpu"
+    assert "├ body Sequential" in result.stdout
+    assert "parameters 58, all trainable" in result.stdout
+
+
+def test_a_file_with_the_name_of_an_imported_module_does_not_replace_it(files: Path) -> None:
+    (files / "torch.py").write_text(NET.replace("import torch\n", ""))
+    result = run("summary", "torch.py:net", "--input", "3,4")
+    assert sys.modules["torch"] is torch
+    sys.modules.pop("torchlens_target_torch", None)
+    assert "nn" in result.output or result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param("net.py", "target 'net.py' is not of the form package.module:factory", id="no factory"),
+        pytest.param("nope.py:net", "there is no file 'nope.py' in ", id="no such file"),
+        pytest.param("nope.nope:net", "cannot import 'nope.nope': ModuleNotFoundError", id="no such module"),
+        pytest.param("broken.py:net", "broken.py raised OSError: no weights", id="a file that fails"),
+        pytest.param("broken:net", "cannot import 'broken': OSError: no weights", id="a module that fails"),
+        pytest.param("net.py:nett", "there is no 'nett' in net; nearest: net", id="no such factory"),
+        pytest.param("net.py:number", "net.py:number is of type int", id="no factory but a number"),
+        pytest.param("net.py:gives_dict", "returned an object of type dict", id="no model"),
+        pytest.param("net.py:takes_argument", "a factory is called without arguments", id="arguments"),
+        pytest.param("net.py:raises", "raised ValueError: two lines", id="a factory that fails"),
+        pytest.param("net.py:scripted", "trace the eager nn.Module it was made from", id="TorchScript"),
+        pytest.param("net.py:net --input 3,x", "'x' is no size", id="letters as size"),
+        pytest.param("net.py:net --input 3,-4", "'-4' is no size", id="negative size"),
+        pytest.param("net.py:net --input 3,,4", "'' is no size", id="missing size"),
+        pytest.param("net.py:net --input 3:int64:4", "is not of the form [NAME=]SIZES", id="bad form"),
+        pytest.param("net.py:net --input 3,4:flot32", "did you mean float32", id="bad dtype"),
+        pytest.param("net.py:net --input 3,4:nn", "torch has no dtype 'nn'", id="no dtype"),
+        pytest.param("net.py:net --input 3:int64:5..5", "has an empty range", id="empty range"),
+        pytest.param("net.py:net --input 3:float32:0..5", "a range, which only integers take", id="float range"),
+        pytest.param("net.py:net --input 3:uint8:0..999", "cannot make input '3:uint8'", id="range past dtype"),
+        pytest.param("net.py:net --input 9999999999,9999999999", "cannot make input", id="too large"),
+        pytest.param("net.py:net --input 3,4 --device gpu", "torch knows no device 'gpu'", id="no device"),
+        pytest.param(
+            "net.py:net --input 3,4 --device xpu:7", "device 'xpu:7' cannot be used here", id="device not here"
+        ),
+    ],
+)  # fmt: skip
+def test_a_bad_request_gets_one_line_and_exit_code_2(files: Path, words: str, message: str) -> None:
+    result = run("summary", *words.split())
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("torchlens: ")
+    assert message in line
+
+
+def test_a_model_that_raises_gets_its_error_and_the_part_that_ran(files: Path) -> None:
+    result = run("summary", "net.py:net", "--input", "3,5")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(
+        "torchlens: the model raised RuntimeError: mat1 and mat2 shapes cannot be multiplied"
+    )
+    assert "Net · forward, failed" in result.stdout
+    assert "0 Linear, raised here" in result.stdout
+    assert "return" not in line
+
+
+def test_a_model_that_lacks_inputs_is_told_how_to_give_them(files: Path) -> None:
+    result = run("summary", "net.py:net")
+    assert result.exit_code == 1
+    assert "missing 1 required positional argument: 'x'; --input gives it inputs" in result.stderr
+
+
+def test_inputs_by_position_and_keyword(files: Path) -> None:
+    result = run("summary", "net.py:net", "-i", "3,4", "-i", "mask=3,2:bool")
+    assert result.exit_code == 0
+    assert "input_2 3×2 bool cpu" in result.stdout
+    assert "masked_fill_1" in result.stdout
+
+
+def test_integers_are_small_unless_a_range_is_given(files: Path) -> None:
+    assert run("summary", "net.py:Ids", "-i", "1,200:int64").exit_code == 0
+    assert run("summary", "net.py:Ids", "-i", "1,200:int64:0..50").exit_code == 0
+    assert run("summary", "net.py:Ids", "-i", "1,200:int64:50..60").exit_code == 1
+
+
+def test_train_and_eval(files: Path) -> None:
+    quiet = run("summary", "net.py:net", "-i", "3,4", "--full").stdout
+    noisy = run("summary", "net.py:net", "-i", "3,4", "--full", "--train").stdout
+    dropout = [next(x for x in text.splitlines() if "dropout_1" in x).split() for text in (quiet, noisy)]
+    assert [row[6] for row in dropout] == ["0", "24"]
+
+
+def test_a_seed_makes_a_run_repeatable(files: Path) -> None:
+    (files / "seeded.py").write_text(
+        NET
+        + "\nclass Tells(Net):\n    def forward(self, x):\n        print(float(super().forward(x).sum()))\n"
+    )
+
+    def told(seed: str) -> str:
+        words = ("summary", "seeded.py:Tells", "-i", "3,4", "--train", "--seed", seed)
+        output = run(*words).stdout.splitlines()[0]
+        del sys.modules["seeded"]
+        return output
+
+    assert told("1") == told("1") != told("2")
+
+
+def test_depth_full_width_and_plain(files: Path) -> None:
+    closed = run("summary", "net.py:net", "-i", "3,4", "--depth", "1").stdout
+    assert "body Sequential, 2 layers" in closed
+    assert "dropout_1" in run("summary", "net.py:net", "-i", "3,4", "--full", "--plain").stdout
+    narrow = run("summary", "net.py:net", "-i", "3,4", "--width", "50").stdout
+    assert max(map(len, narrow.splitlines())) <= 50
+    assert "FLOPs    time" not in narrow
+
+
+def test_plain_overrides_colours(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in run("summary", "net.py:net", "-i", "3,4").stdout
+    assert "\x1b[" not in run("summary", "net.py:net", "-i", "3,4", "--plain").stdout
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    result = run()
+    assert "summary" in result.output
+    assert "demo" in result.output
+
+
+@pytest.mark.parametrize("words", [["--help"], ["summary", "--help"], ["demo", "--help"]], ids=" ".join)
+def test_help_needs_no_torch(words: list[str]) -> None:
+    code = f"""
+import sys
+sys.modules["torch"] = None
+sys.argv = ["torchlens", *{words!r}]
+from torchlens.cli import main
+main()
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "Usage:" in result.stdout
+
+
+def test_run_as_a_module(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "torchlens", "summary", "torch.nn:ReLU", "-i", "3"]
+    environment = {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONIOENCODING": "ascii", "COLUMNS": "70"}
+    result = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert "ReLU - relu_1" in result.stdout
+    assert result.stdout.isascii()
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "dtype"),
+    [
+        ("3,4", (3, 4), torch.float32),
+        ("3", (3,), torch.float32),
+        ("()", (), torch.float32),
+        ("0,4", (0, 4), torch.float32),
+        ("2,2:bfloat16", (2, 2), torch.bfloat16),
+        ("2:float8_e5m2", (2,), torch.float8_e5m2),
+        ("2:complex64", (2,), torch.complex64),
+        ("2:bool", (2,), torch.bool),
+        ("2:long", (2,), torch.int64),
+        ("name=2:int32:-3..3", (2,), torch.int32),
+    ],
+)
+def test_random_tensors(text: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    tensor = random_tensor(InputSpec.parse(text), torch.device("cpu"))
+    assert (tuple(tensor.shape), tensor.dtype) == (shape, dtype)
+
+
+def test_integers_cover_their_range() -> None:
+    tensor = random_tensor(InputSpec.parse("1000:int64:-2..3"), torch.device("cpu"))
+    assert tensor.unique().tolist() == [-2, -1, 0, 1, 2]
+
+
+@pytest.mark.parametrize("text", ["", "3;4", "1=3", "a=b=3", "3:int64:0..", "3:int64:a..b", "3 4"])
+def test_bad_texts(text: str) -> None:
+    with pytest.raises(TargetError, match="input "):
+        InputSpec.parse(text)

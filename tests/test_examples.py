@@ -1,0 +1,58 @@
+"""The programs in examples/ run, and print what they are there to show."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FACTS = {
+    "resnet18": [
+        r"^parameters 11,689,512, all trainable",
+        r"^FLOPs      3\.64 GFLOPs, 1\.81 GMACs$",
+        r"^layer1\.0\.relu was called 2 times: relu_2:1, relu_2:2$",
+        r"^iadd_1:1 is __iadd__, of batch_norm_3:1 and max_pool2d_1:1$",
+        r"^it stands at resnet\.py:\d+ in BasicBlock\.forward$",
+        r"^least of batch_norm_2:1: -\d\.\d\d, of relu_2:1: 0\.00$",
+        r"^most FLOPs: conv2d_1:1 of conv1, 236,027,904$",
+    ],
+    "gpt2_generation": [
+        r"^GPT2LMHeadModel · 5 forwards, complete$",
+        r"h\.1, h\.2 GPT2Block ×5, 2 like h\.0",
+        r"has 5 passes, of shapes \[\(1, 4, 100\), \(1, 5, 100\), \(1, 6, 100\), \(1, 7, 100\), \(1, 8, 100\)\]$",
+        r"^argmax_1 chose the tokens \[\d+, \d+, \d+, \d+, \d+\]$",
+        r"^the second call read cat_\d+:1, made of input_1:1 and argmax_1:1$",
+        r"^transformer\.wte\.weight = lm_head\.weight, used by 10 ops$",
+    ],
+    "recurrent": [
+        r"^tanh_1 has 6 passes; it stands at recurrent\.py:\d+ in Recurrent\.forward$",
+        r"^  tanh_1:3 read add_1:3 and has norm \d\.\d{3}$",
+        r"^setitem_1 wrote in place; states filled after each pass: \[1, 2, 3, 4, 5, 6\]$",
+        r"^bytes copied to keep these versions: 384$",
+        r"^back from the last step: tanh_1:6 <- add_1:6 <- linear_2:6 <- tanh_1:5 <-",
+        r"^gradient of the last state by the first: norm 0\.\d*[1-9]",
+    ],
+}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(FACTS)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_example(name: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "COLUMNS": "80"}
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / f"{name}.py")],
+        capture_output=True, encoding="utf-8", timeout=300, cwd=tmp_path,
+        env={**environment, "PYTHONIOENCODING": "utf-8"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for fact in FACTS[name]:
+        assert re.search(fact, result.stdout, re.M), f"{fact} is not in\n{result.stdout}"
+    assert list(tmp_path.iterdir()) == []
