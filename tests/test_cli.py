@@ -72,7 +72,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield tmp_path
-    for name in {"net", "broken", "torchlens_target_net"} & (set(sys.modules) - before):
+    for name in {"net", "broken"} & (set(sys.modules) - before):
         del sys.modules[name]
 
 
@@ -93,11 +93,12 @@ def test_targets(files: Path, target: str) -> None:
 
 
 def test_a_file_with_the_name_of_an_imported_module_does_not_replace_it(files: Path) -> None:
-    (files / "torch.py").write_text(NET.replace("import torch\n", ""))
-    result = run("summary", "torch.py:net", "--input", "3,4")
-    assert sys.modules["torch"] is torch
-    sys.modules.pop("torchlens_target_torch", None)
-    assert "nn" in result.output or result.exit_code == 0
+    (files / "json.py").write_text(NET)
+    before = sys.modules["json"]
+    result = run("summary", "json.py:net", "--input", "3,4")
+    assert sys.modules["json"] is before
+    assert sys.modules.pop("torchlens_target_json").__file__ == "json.py"
+    assert result.exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -121,13 +122,11 @@ def test_a_file_with_the_name_of_an_imported_module_does_not_replace_it(files: P
         pytest.param("net.py:net --input 3,4:flot32", "did you mean float32", id="bad dtype"),
         pytest.param("net.py:net --input 3,4:nn", "torch has no dtype 'nn'", id="no dtype"),
         pytest.param("net.py:net --input 3:int64:5..5", "has an empty range", id="empty range"),
-        pytest.param("net.py:net --input 3:float32:0..5", "a range, which only integers take", id="float range"),
-        pytest.param("net.py:net --input 3:uint8:0..999", "cannot make input '3:uint8'", id="range past dtype"),
+        pytest.param("net.py:net --input 3:float32:0..5", "which only integers take", id="float range"),
+        pytest.param("net.py:net --input 3:uint8:0..999", "cannot make input '3:uint8'", id="long range"),
         pytest.param("net.py:net --input 9999999999,9999999999", "cannot make input", id="too large"),
         pytest.param("net.py:net --input 3,4 --device gpu", "torch knows no device 'gpu'", id="no device"),
-        pytest.param(
-            "net.py:net --input 3,4 --device xpu:7", "device 'xpu:7' cannot be used here", id="device not here"
-        ),
+        pytest.param("net.py:net -i 3,4 --device xpu:7", "'xpu:7' cannot be used here", id="device not here"),
     ],
 )  # fmt: skip
 def test_a_bad_request_gets_one_line_and_exit_code_2(files: Path, words: str, message: str) -> None:
@@ -174,7 +173,7 @@ def test_train_and_eval(files: Path) -> None:
     quiet = run("summary", "net.py:net", "-i", "3,4", "--full").stdout
     noisy = run("summary", "net.py:net", "-i", "3,4", "--full", "--train").stdout
     dropout = [next(x for x in text.splitlines() if "dropout_1" in x).split() for text in (quiet, noisy)]
-    assert [row[6] for row in dropout] == ["0", "24"]
+    assert [row[-2] for row in dropout] == ["0", "24"]
 
 
 def test_a_seed_makes_a_run_repeatable(files: Path) -> None:

@@ -37,13 +37,13 @@ def test_the_lines_to_type_next_work() -> None:
     result = CliRunner().invoke(app, ["demo"])
     assert result.exit_code == 0
     namespace: dict[str, object] = {}
-    *setup, passes, value, parents, site, attention, calls, graph = lines_to_type(result.output)
+    *setup, passes, value, parents, site, twice, calls, graph = lines_to_type(result.output)
     exec("\n".join(setup), namespace)
     assert eval(passes, namespace) == 6
     assert eval(value, namespace).shape == (2, 16)
     assert [op.label for op in eval(parents, namespace)] == ["linear_5:3"]
     assert eval(site, namespace).file.endswith("demo.py")
-    assert len(eval(attention, namespace)) == 2
+    assert len(eval(twice, namespace)) == 2
     assert [call.label for call in eval(calls, namespace)] == ["block:1", "block:2"]
     assert "tanh_1:6" in eval(graph, namespace).nodes
 

@@ -24,7 +24,7 @@ FACTS = {
     "gpt2_generation": [
         r"^GPT2LMHeadModel · 5 forwards, complete$",
         r"h\.1, h\.2 GPT2Block ×5, 2 like h\.0",
-        r"has 5 passes, of shapes \[\(1, 4, 100\), \(1, 5, 100\), \(1, 6, 100\), \(1, 7, 100\), \(1, 8, 100\)\]$",
+        r"has 5 passes, of shapes \[\(1, 4, 100\), \(1, 5, 100\), .*, \(1, 8, 100\)\]$",
         r"^argmax_1 chose the tokens \[\d+, \d+, \d+, \d+, \d+\]$",
         r"^the second call read cat_\d+:1, made of input_1:1 and argmax_1:1$",
         r"^transformer\.wte\.weight = lm_head\.weight, used by 10 ops$",

@@ -59,7 +59,11 @@ def test_the_line_of_code_is_shown() -> None:
 
 
 def test_a_function_reached_through_another() -> None:
-    facts = facts_of(op_details(tl.trace(lambda x: F.normalize(x), floats(2, 4)).ops["truediv_1:1"]))
+    class Normalizes(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.normalize(x)
+
+    facts = facts_of(op_details(tl.trace(Normalizes(), floats(2, 4)).ops["truediv_1:1"]))
     assert facts["function"] == "__truediv__, through normalize"
     assert len(facts["called at"].split(" | ")) == 2
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from torchlens._api.trace import Trace
+from torchlens._capture.collector import collector_paused
 from torchlens._capture.random_state import derived_seed, seeded
 from torchlens._capture.refusals import refuse_unsupported
 from torchlens._capture.session import Session
@@ -43,7 +44,7 @@ def trace(
     session = _session(model, options)
     args: tuple[Any, ...] = x if type(x) is tuple else (x,)
     result = Trace()
-    with seeded(options.seed):
+    with seeded(options.seed), collector_paused():
         session.open()
         try:
             session.run(model, args, dict(input_kwargs or {}))

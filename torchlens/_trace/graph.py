@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torchlens._trace.reader import TraceReader
+from torchlens._values.geometry import shape_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -34,7 +35,7 @@ def build_graph(reader: TraceReader) -> nx.DiGraph[str]:
             "layer": layer.label,
             "pass_number": layering.pass_of[op],
             "module": modules[rows.call[row]],
-            "shape": tuple(seen.shape),
+            "shape": shape_of(seen),
             "dtype": str(seen.dtype),
         }
         nodes.append((labels[op], attributes))

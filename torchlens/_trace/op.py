@@ -11,6 +11,7 @@ from torchlens._records import Context, Kind
 from torchlens._trace.names import operation_of, torch_name
 from torchlens._trace.reference import referenced
 from torchlens._trace.view import View
+from torchlens._values.geometry import shape_of
 
 if TYPE_CHECKING:
     import torch
@@ -129,7 +130,7 @@ class Op(View):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self._seen.shape)
+        return shape_of(self._seen)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -266,4 +267,4 @@ class Op(View):
         return self.label
 
     def __repr__(self) -> str:
-        return f"<Op {self.label} {tuple(self.shape)} {str(self.dtype).removeprefix('torch.')}>"
+        return f"<Op {self.label} {self.shape} {str(self.dtype).removeprefix('torch.')}>"

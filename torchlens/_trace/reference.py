@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
+from torchlens._values.geometry import shape_of
 from torchlens._values.store import is_tensor
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class TensorRef:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self._views.reader.values.geometry(self._tensor, self._row, after=False).shape)
+        return shape_of(self._views.reader.values.geometry(self._tensor, self._row, after=False))
 
     @property
     def dtype(self) -> torch.dtype:

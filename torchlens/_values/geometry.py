@@ -68,6 +68,25 @@ def region_of(tensor: Tensor) -> Region:
         return Region(0, (1,), (1,), 1)
 
 
+def same_geometry(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors cover the same elements of a storage in the same order."""
+    return storage_key(one) == storage_key(other) and region_of(one) == region_of(other)
+
+
+def shape_of(tensor: Tensor) -> tuple[int, ...]:
+    """The size of each dimension; -1 where the parts of a nested tensor differ."""
+    if not tensor.is_nested:
+        return tuple(tensor.shape)
+    return tuple(_size_of(tensor, dim) for dim in range(tensor.dim()))
+
+
+def _size_of(nested: Tensor, dim: int) -> int:
+    try:
+        return nested.size(dim)
+    except RuntimeError:
+        return -1
+
+
 def last_writers(reader: Region, writers: Iterable[Region]) -> tuple[list[int], bool]:
     """Positions of the writers, given newest first, that last wrote some element of the reader.
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from torchlens._values.geometry import StorageKey, storage_key
+from torchlens._values.geometry import StorageKey, same_geometry, storage_key
 from torchlens._values.storage_index import StorageIndex
 
 
@@ -81,6 +81,9 @@ class Ledger:
         write.row = row
         write.slot = slot
         write.bumps += _version(tensor)
+        if not same_geometry(write.tensor, tensor):  # `out=` resizes what it is given
+            self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
+            write.tensor = tensor.detach()
 
     def failed_write(self, write: Write, tensor: Tensor) -> None:
         """Complete a write whose call raised: no op wrote, but elements may have changed."""

@@ -33,7 +33,7 @@ Go on in Python:
   trace["tanh_1:3"].out              # the value at the third step
   trace["tanh_1:3"].parents          # what it was computed from
   trace["tanh_1:3"].call_site[-1]    # the line of code that called it
-  trace["scaled_dot_product_attention_1"].ops    # two passes: the block ran twice
+  trace["add_1"].ops                 # two passes: the block ran twice
   trace.modules["block"].calls       # its calls, with what went in and came out
   trace.graph                        # all ops, as a networkx.DiGraph
 
