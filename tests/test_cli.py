@@ -97,7 +97,7 @@ def test_a_file_with_the_name_of_an_imported_module_does_not_replace_it(files: P
     before = sys.modules["json"]
     result = run("summary", "json.py:net", "--input", "3,4")
     assert sys.modules["json"] is before
-    assert sys.modules.pop("torchlens_target_json").__file__ == "json.py"
+    assert sys.modules.pop("torchlens_target_json").__file__ == str(files / "json.py")
     assert result.exit_code == 0
 
 

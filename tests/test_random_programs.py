@@ -25,11 +25,8 @@ def run_plainly(program: Program) -> tuple[list[Tensor], tuple[Tensor, ...]]:
 
 def run_by_reference(program: Program) -> tuple[list[Call], list[set[Writer]]]:
     inputs, run = program.inputs(), program.build()
-    known, unnamed = dict(zip(("x", "y"), inputs, strict=True)), []
-    if program.setting.is_module:
-        known["h"], unnamed = run.h, [run.w]
     torch.manual_seed(0)
-    _, calls, writers = last_writers(run, known, unnamed, *inputs)
+    _, calls, writers = last_writers(run, dict(zip(("x", "y"), inputs, strict=True)), *inputs)
     return calls, writers
 
 

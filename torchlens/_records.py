@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 Kind: TypeAlias = Literal["input", "call", "boundary", "buffer", "source", "output"]
 Status: TypeAlias = Literal["complete", "halted", "failed"]
 Side: TypeAlias = Literal["left", "right", "unknown"] | None
 """On which side of a binary operator the tensor stood, where the call itself does not tell."""
 
-ROW_FIELDS = ("kind", "func", "site", "call", "context", "args", "kwargs", "out", "version", "duration", "side")
+ROW_FIELDS = tuple("kind func site call context args kwargs out version duration side".split())
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Rows:
     out: Sequence[Any]
     """The tensor the call returned, or a tuple of them; the written ones where it returned none."""
     version: Sequence[Any]
-    """Torch's version counter of `out` right after the call, or one for each of several; None: it has none."""
+    """Torch's version counter of `out` right after the call, one for each of several; None: it has none."""
     duration: Sequence[int]
     """Nanoseconds of the call itself."""
     side: Sequence[Side]
@@ -70,8 +70,9 @@ class OpNumbers:
         for row, out in enumerate(rows.out):
             first.append(len(row_of))
             if type(out) is tuple:
-                row_of.extend([row] * len(out))
-                slot_of.extend(range(len(out)))
+                count = len(cast("tuple[Any, ...]", out))
+                row_of.extend([row] * count)
+                slot_of.extend(range(count))
             else:
                 row_of.append(row)
                 slot_of.append(0)
@@ -169,7 +170,8 @@ class ModuleCallEntry:
     start: int
     """First row of the call."""
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    # `dict[str, Any]` as the factory would cost a microsecond each call
+    kwargs: Mapping[str, Any] = field(default_factory=cast("type[dict[str, Any]]", dict))
     output: Any = None
     end: int | None = None
     """One past the last row of the call; None while it runs, or when it raised."""
@@ -191,15 +193,6 @@ class BufferEntry:
     """Its versions' rows, the starting value first; empty when nothing read or wrote it."""
     initial: Any
     final: Any
-
-
-@dataclass(slots=True)
-class Cost:
-    """What a call computes: one multiply-add is 1 MAC and 2 FLOPs. None where `reason` says why."""
-
-    flops: int | None
-    macs: int | None
-    reason: str | None
 
 
 @dataclass(slots=True)

@@ -27,4 +27,6 @@ class CaptureOptions:
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise OptionError(f"seed={self.seed} is not in 0..2**63-1; give a non-negative integer")
         if self.max_copied is not None and self.max_copied < 0:
-            raise OptionError(f"max_copied={self.max_copied} is negative; give a number of bytes, or None for no bound")
+            raise OptionError(
+                f"max_copied={self.max_copied} is negative; give a number of bytes, or None for no bound"
+            )

@@ -71,8 +71,11 @@ def shares_storage(one: Tensor, other: Tensor) -> bool:
 
 
 class LastWriters(TorchFunctionMode):
-    def __init__(self) -> None:
+    """Watches one run. `buffer` gives the tensor that is read as a whole version, whichever part is used."""
+
+    def __init__(self, buffer: Callable[[], Tensor | None]) -> None:
         super().__init__()
+        self.buffer = buffer
         self.calls: list[Call] = []
         self.seen: dict[int, Seen] = {}
 
@@ -84,7 +87,7 @@ class LastWriters(TorchFunctionMode):
     def writers_of(self, tensor: Tensor, addresses: list[int] | None = None) -> set[Writer]:
         seen = self.seen.get(id(tensor))
         assert seen is not None and seen.tensor() is tensor, "a tensor of unknown origin"
-        wanted = seen.writers if addresses is None else addresses
+        wanted = seen.writers if addresses is None or tensor is self.buffer() else addresses
         return {seen.writers[address] for address in wanted if address in seen.writers}
 
     def make(self, tensor: Tensor, call: int) -> None:
@@ -143,14 +146,16 @@ def written_tensor(name: str, moved: list[Tensor], kwargs: dict[str, Any]) -> Te
     return kwargs["out"] if isinstance(kwargs.get("out"), Tensor) else moved[0]
 
 
-def last_writers(
-    run: Callable[..., Any], known: dict[str, Tensor], unnamed: list[Tensor], *inputs: Any
-) -> Any:
-    """What the run returns, its calls, and the writers of each tensor it returns."""
-    mode = LastWriters()
-    for tensor in unnamed:
+def last_writers(run: Callable[..., Any], known: dict[str, Tensor], *inputs: Any) -> Any:
+    """What the run returns, its calls, and the writers of each tensor it returns.
+
+    `known` names the tensors there before. A module may have parameters, which nobody wrote, and a buffer `h`.
+    """
+    is_module = isinstance(run, torch.nn.Module)
+    mode = LastWriters(lambda: run.h if is_module else None)
+    for tensor in run.parameters() if is_module else ():
         mode.start(tensor, None)
-    for name, tensor in known.items():
+    for name, tensor in (known | {"h": run.h} if is_module else known).items():
         mode.start(tensor, name)
     with mode:
         result = run(*inputs)

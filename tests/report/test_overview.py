@@ -171,6 +171,11 @@ def test_flops_that_are_not_known_are_counted_and_named() -> None:
     assert text == "5 FLOPs, 0 MACs; not known for 2 calls: unique2 ×2"
 
 
+def test_boundary_ops_are_not_timed() -> None:
+    assert totals_of(models.HasScriptedChild(), floats(3, 4))["time"].endswith("boundary ops not timed")
+    assert totals_of(nn.ReLU(), floats(3, 4))["time"].endswith("in torch calls")
+
+
 def test_values_count_each_storage_once() -> None:
     def views(x: Tensor) -> Tensor:
         y = x * 2

@@ -104,6 +104,15 @@ def test_a_shared_module_is_marked_where_it_stands_again() -> None:
     assert (left.amounts.params, right.amounts.params, right.all_params) == (20, 0, 20)
 
 
+def test_a_shared_module_is_found_by_the_names_that_lead_to_it() -> None:
+    shared = nn.Linear(4, 4)
+    around = nn.Sequential(shared)
+    with tl.capture({"a": shared}) as trace:
+        shared(around(floats(2, 4)))
+    again = trace.summary().tree.items[-1]
+    assert (again.name, again.repeats) == ("a", "Sequential_1.0")
+
+
 def test_tied_weights_count_once() -> None:
     (root,) = tree_of(models.TiedWeights(), torch.tensor([[1, 2, 3]])).items
     embed, head = root.items

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-import torch
 from torch import nn
 
 from torchlens._api.trace import Trace
@@ -42,7 +41,7 @@ def trace(
     if options.seed is None:
         options = replace(options, seed=derived_seed())
     session = _session(model, options)
-    args: tuple[Any, ...] = x if type(x) is tuple else (x,)
+    args = cast("tuple[Any, ...]", x) if type(x) is tuple else (x,)
     result = Trace()
     with seeded(options.seed), collector_paused():
         session.open()
@@ -59,7 +58,7 @@ def trace(
 @contextmanager
 def capture(
     model: Callable[..., Any] | Mapping[str, nn.Module], *, capture: CaptureOptions | None = None
-) -> Iterator[Trace]:
+) -> Generator[Trace]:
     """Record everything the block runs: calls of `model`, any number of them, and the block's own ops.
 
     `model` may be a dict of named models. The trace can be read after the block. An exception leaves the
@@ -90,13 +89,19 @@ def capture(
 
 def _session(model: Callable[..., Any] | Mapping[str, nn.Module], options: CaptureOptions) -> Session:
     if isinstance(model, Mapping):
-        for name, part in model.items():
+        named: dict[str, nn.Module] = {}
+        for name, part in cast("Mapping[str, object]", model).items():
             if not isinstance(part, nn.Module):
-                raise InputError(f"model[{name!r}] is a {type(part).__name__}; a dict of models maps names to nn.Modules")
+                raise InputError(
+                    f"model[{name!r}] is a {type(part).__name__}; a dict of models maps names to nn.Modules"
+                )
             refuse_unsupported(part)
-        return Session(None, model, "block", options)
+            named[name] = part
+        return Session(None, named, "block", options)
     if not callable(model):
-        raise InputError(f"model is a {type(model).__name__}, which cannot be called; give an nn.Module or a callable")
+        raise InputError(
+            f"model is a {type(model).__name__}, which cannot be called; give an nn.Module or a callable"
+        )
     refuse_unsupported(model)
     root = _root_of(model)
     name = type(root).__name__ if root is not None else getattr(model, "__name__", type(model).__name__)

@@ -101,7 +101,7 @@ class Trace:
 
     def __contains__(self, key: object) -> bool:
         try:
-            find(self._views, key)  # pyright: ignore[reportArgumentType]
+            find(self._views, key)
         except (KeyError, IndexError, TypeError):
             return False
         return True

@@ -18,7 +18,7 @@ from torchlens._values.plain import tensors_in
 _MODULES: Final = (apis, eager_transforms, vmap)
 TRANSFORM_FILES: Final = frozenset(str(module.__file__) for module in _MODULES)
 
-_functorch = torch._C._functorch
+_functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]  built into C, no stubs
 
 
 class Transforms:

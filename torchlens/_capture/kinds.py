@@ -16,7 +16,7 @@ import torch
 
 from torchlens._capture.fused import KERNELS
 from torchlens._capture.python_calls import is_leaf, torch_wrote
-from torchlens._capture.writes import Writes, writes_of
+from torchlens._capture.writes import Writes, overloads_of, writes_of
 from torchlens._keys.sides import needs_side
 
 PLAIN: Final = "plain"
@@ -113,12 +113,13 @@ def _draws(name: str) -> Draws:
 
 def _is_random(func: Callable[..., Any], name: str) -> bool:
     """Whether torch tags any overload of the function as drawing from a generator."""
-    overloads: list[torch._ops.OpOverload]
+    overloads: list[torch._ops.OpOverload[..., Any]]
     if isinstance(func, torch._ops.OpOverload):
         overloads = [func]
     else:
-        packet = func if isinstance(func, torch._ops.OpOverloadPacket) else getattr(torch.ops.aten, name, None)
-        if not isinstance(packet, torch._ops.OpOverloadPacket):  # no such operator, or a dunder of the namespace
-            return False
-        overloads = [getattr(packet, overload) for overload in packet.overloads()]
+        is_packet = isinstance(func, torch._ops.OpOverloadPacket)
+        packet: object = func if is_packet else getattr(torch.ops.aten, name, None)
+        if not isinstance(packet, torch._ops.OpOverloadPacket):
+            return False  # no such operator, or a dunder of the namespace
+        overloads = overloads_of(packet)
     return any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)

@@ -11,7 +11,7 @@ import sys
 from functools import cache
 from threading import get_ident
 from types import CellType, CodeType, FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import torch
 from torch import nn
@@ -42,18 +42,31 @@ class CallEvents(Protocol):
     def buffers_may_have_changed(self, module: nn.Module) -> None: ...
 
 
+_Begun: TypeAlias = tuple[nn.Module, int, int, tuple[Any, ...]]
+"""Module, calling module call, first row, arguments. A plain tuple: it is built for each call."""
+
+
 class ModuleCalls:
     """The module calls of one capture on the thread that opened it."""
 
-    def __init__(self, state: ModelState, sites: CallSites, events: CallEvents, rows: list[tuple[Any, ...]], known: set[int]) -> None:
-        self.calls: list[ModuleCallEntry] = [ModuleCallEntry(module=0, parent=-1, number=0, start=0)]
+    def __init__(
+        self,
+        state: ModelState,
+        sites: CallSites,
+        events: CallEvents,
+        rows: list[tuple[Any, ...]],
+        known: set[int],
+    ) -> None:
         self.roots: list[int] = []
         self.quiet = False
         """True while what runs is not the forward: backward, or the inside of a transform."""
         self.watched: nn.Module | None = None
         """The innermost module, if it has buffers that may be reassigned."""
         self._state = state
-        self._module_index = state.module_index
+        self._begun: list[_Begun | None] = [None]
+        """By call; the space outside all calls is call 0."""
+        self._ended: dict[int, tuple[Any, Any, int]] = {}
+        """Call to (keyword arguments, output, end)."""
         self._sites = sites
         self._events = events
         self._rows = rows
@@ -63,7 +76,6 @@ class ModuleCalls:
         self.notes: set[str] = set()
         self._module_code = module_code()
         self._thread = get_ident()
-        self._counts: dict[int, int] = {}
         self._pending: list[tuple[int, CellType]] = []
         self._handles: list[Any] = []
 
@@ -86,9 +98,25 @@ class ModuleCalls:
         """Read what callers received from modules whose own hooks ran after ours."""
         pending, self._pending = self._pending, []
         for call, cell in pending:
-            self.calls[call].output = output = self._events.plain(cell.cell_contents)
-            if self.calls[call].parent == 0:
+            kwargs, _, end = self._ended[call]
+            output = self._events.plain(cell.cell_contents)
+            self._ended[call] = kwargs, output, end
+            if call in self.roots:
                 self._events.root_call_ends(call, output)
+
+    def entries(self) -> list[ModuleCallEntry]:
+        """The calls as plain data, numbered module by module."""
+        counts: dict[int, int] = {}
+        entries = [ModuleCallEntry(module=0, parent=-1, number=0, start=0)]
+        for call, begun in enumerate(self._begun):
+            if begun is None:
+                continue
+            module, parent, start, args = begun
+            index = self._state.index_of(module)
+            number = counts[index] = counts.get(index, 0) + 1
+            kwargs, output, end = self._ended.get(call, ({}, None, None))
+            entries.append(ModuleCallEntry(index, parent, number, start, args, kwargs or {}, output, end))
+        return entries
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self.quiet or get_ident() != self._thread or _backward_running() != -1:
@@ -103,18 +131,14 @@ class ModuleCalls:
         if self._pending:
             self.settle()
         parent = sites.caller_of(frame.f_back)
-        index = self._module_index.get(id(module))
-        if index is None:
-            index = self._state.index_of(module)
-        number = self._counts[index] = self._counts.get(index, 0) + 1
-        call = len(self.calls)
-        entry = ModuleCallEntry(index, parent, number, len(self._rows))
-        self.calls.append(entry)
+        call = len(self._begun)
         sites.frames.append(frame)
         sites.calls.append(call)
         if type(module) not in self._unfusable:
             self._keep_fused(module, frame)
+        start = len(self._rows)
         if parent == 0:
+            self._state.index_of(module)  # a module outside the model is named, and its parameters known
             self.roots.append(call)
             self._events.root_call_starts(args, frame.f_locals.get("kwargs", {}))
         known = self._known
@@ -122,7 +146,7 @@ class ModuleCalls:
             if id(value) not in known:
                 args = self._events.plain(args)
                 break
-        entry.args = args
+        self._begun.append((module, parent, start, args))
         self.watched = module if module._buffers else None
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any = None) -> None:
@@ -140,20 +164,21 @@ class ModuleCalls:
                 return
         if module._buffers:
             self._events.buffers_may_have_changed(module)
-        self.watched = self._innermost_with_buffers()
-        entry = self.calls[call]
+        outer = self._begun[sites.calls[-1]] if sites.calls else None
+        self.watched = outer[0] if outer is not None and outer[0]._buffers else None
         if frame.f_code is not self._module_code:
             return  # called for an exception: the call has no output
         if kwargs:
-            entry.kwargs = self._events.plain(kwargs)
+            kwargs = self._events.plain(kwargs)
         if isinstance(module, torch.jit.ScriptModule):
             self._events.script_call_ends(call, args, output, frame)
-        entry.output = output if id(output) in self._known else self._events.plain(output)
-        entry.end = len(self._rows)
+        if id(output) not in self._known:
+            output = self._events.plain(output)
+        self._ended[call] = kwargs, output, len(self._rows)
         if module._forward_hooks or module._backward_hooks or module._backward_pre_hooks:
             self._pending.append((call, _result_cell(frame)))
-        elif entry.parent == 0:
-            self._events.root_call_ends(call, entry.output)
+        elif not sites.calls and call in self.roots:
+            self._events.root_call_ends(call, output)
 
     def _keep_fused(self, module: nn.Module, frame: FrameType) -> None:
         """Let torch choose a fused kernel as without a capture; remember the classes that have none."""
@@ -173,12 +198,6 @@ class ModuleCalls:
             name = type(module).__name__
             self.notes.add(f"{name}.forward was called without __call__: its ops belong to the caller's scope.")
 
-    def _innermost_with_buffers(self) -> nn.Module | None:
-        if not self._sites.calls:
-            return None
-        module = self._state.modules[self.calls[self._sites.calls[-1]].module]
-        return module if module._buffers else None
-
     def _end(self, module: nn.Module, frame: FrameType) -> int | None:
         """Take the module's call off the stack, with calls above it that an exception ended."""
         sites = self._sites
@@ -194,9 +213,9 @@ class ModuleCalls:
         return call
 
     def _innermost_call_of(self, module: nn.Module) -> int:
-        index = self._state.index_of(module)
         for level in range(len(self._sites.calls) - 1, -1, -1):
-            if self.calls[self._sites.calls[level]].module == index:
+            begun = self._begun[self._sites.calls[level]]
+            if begun is not None and begun[0] is module:
                 return level
         return -1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from torch import Tensor, nn
 
@@ -54,20 +54,23 @@ def module_roots(modules: Iterator[tuple[str, nn.Module]]) -> Iterator[tuple[str
 _MODULE_TABLES = frozenset(vars(nn.Module()))
 
 
-def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
+def _parts(name: str, value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, dict):
-        yield from ((f"{name}[{key!r}]", item) for key, item in list(value.items()) if isinstance(key, (str, int)))
+        for key, item in list(cast("dict[object, object]", value).items()):
+            if isinstance(key, (str, int)):
+                yield f"{name}[{key!r}]", item
     elif isinstance(value, (list, tuple)):
-        yield from ((f"{name}[{at}]", item) for at, item in enumerate(value))
+        yield from ((f"{name}[{at}]", item) for at, item in enumerate(cast("list[object]", value)))
     elif callable(value) and hasattr(value, "__closure__"):
         yield from _function_parts(name, value)
     elif not hasattr(value, "__path__"):  # packages lead everywhere
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
-            yield from ((f"{name}.{key}", item) for key, item in list(attributes.items()))
+            entries = list(cast("dict[str, object]", attributes).items())
+            yield from ((f"{name}.{key}", item) for key, item in entries)
 
 
-def _function_parts(name: str, function: Any) -> Iterator[tuple[str, Any]]:
+def _function_parts(name: str, function: Any) -> Iterator[tuple[str, object]]:
     cells = function.__closure__ or ()
     for free, cell in zip(function.__code__.co_freevars, cells):
         try:
@@ -77,5 +80,5 @@ def _function_parts(name: str, function: Any) -> Iterator[tuple[str, Any]]:
         yield f"{name}.{free}", content
     for at, default in enumerate(function.__defaults__ or ()):
         yield f"{name}.default[{at}]", default
-    yield from ((f"{name}.{key}", item) for key, item in (function.__kwdefaults__ or {}).items())
-
+    keyword_defaults: dict[str, object] = function.__kwdefaults__ or {}
+    yield from ((f"{name}.{key}", item) for key, item in keyword_defaults.items())

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import overrides
-from torch.utils._device import DeviceContext, _device_constructors
+from torch.utils import _device
 
 Entry: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any] | None]
 """An entered function with the arguments it was entered with."""
@@ -64,9 +64,9 @@ _HANDLER_FRAMES = 4
 
 def _only_default_device(func: Callable[..., Any]) -> bool:
     """Whether the one mode below is that of `torch.set_default_device`, which passes `func` on as it is."""
-    if _num_modes() != 1 or not isinstance(torch._C._get_function_stack_at(0), DeviceContext):
+    if _num_modes() != 1 or not isinstance(torch._C._get_function_stack_at(0), _device.DeviceContext):
         return False
-    return func not in _device_constructors()
+    return func not in _device._device_constructors()
 
 
 def is_leaf(func: Callable[..., Any]) -> bool:

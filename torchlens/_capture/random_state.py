@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ def derived_seed() -> int:
 
 
 @contextmanager
-def seeded(seed: int | None) -> Iterator[None]:
+def seeded(seed: int | None) -> Generator[None]:
     """Run the body from `seed` and give every generator its state back; with None, do neither.
 
     Generators: torch's on the CPU and on each CUDA device if CUDA is in use, Python's, numpy's if imported.

@@ -109,7 +109,8 @@ class Recording:
             for kind in torch._C._autocast_supported_devices()
             if key[2] and torch.is_autocast_enabled(kind)
         }
-        self.contexts.append(Context(key[0], key[1], autocast, str(dtype).removeprefix("torch."), str(device)))
+        dtype_name = str(dtype).removeprefix("torch.")
+        self.contexts.append(Context(key[0], key[1], autocast, dtype_name, str(device)))
         return index
 
     def _generator_states(self, kwargs: dict[str, Any]) -> list[tuple[str, Tensor]]:

@@ -10,18 +10,20 @@ from torchlens.errors import NestedCaptureError, UnsupportedModelError
 
 def refuse_unsupported(model: object) -> None:
     """Raise the typed error for a model, or a place to run it, that a capture cannot see into."""
+    name = type(model).__name__
     if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
         raise UnsupportedModelError(
-            f"{type(model).__name__} runs in TorchScript's interpreter, not as Python, so its ops cannot be "
+            f"{name} runs in TorchScript's interpreter, not as Python, so its ops cannot be "
             "seen; trace the eager nn.Module it was made from"
         )
     if isinstance(model, torch.export.ExportedProgram):
         raise UnsupportedModelError(
-            "an ExportedProgram does not run as ordinary Python; trace the eager nn.Module before exporting it"
+            "an ExportedProgram does not run as ordinary Python; trace the eager nn.Module before "
+            "exporting it"
         )
     if isinstance(model, nn.Module) and "ExportedProgram" in type(model).__qualname__:
         raise UnsupportedModelError(
-            f"{type(model).__name__} comes from torch.export; trace the eager nn.Module before exporting it"
+            f"{name} comes from torch.export; trace the eager nn.Module before exporting it"
         )
     if torch.utils.data.get_worker_info() is not None:
         raise NestedCaptureError(

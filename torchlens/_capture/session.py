@@ -19,11 +19,11 @@ from torchlens._capture.call_site import CallSites
 from torchlens._capture.function_mode import FunctionMode
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
-from torchlens._values.plain import plain, tensors_in
 from torchlens._capture.recording import Recording
 from torchlens._capture.tensors import Tensors
 from torchlens._records import Failure, Record, Rows, RunOptions, Status
 from torchlens._values.ledger import Ledger
+from torchlens._values.plain import plain, tensors_in
 from torchlens.errors import NestedCaptureError
 from torchlens.options import CaptureOptions
 
@@ -49,14 +49,10 @@ class Session:
         self._sites = CallSites(code, forward_offset(code), PASSING_CODES, self._state.index_of)
         self._sites.transform_files = TRANSFORM_FILES
         self._tensors = Tensors(self._rows, self._sites, self._state, options.max_copied)
-        self._calls = ModuleCalls(
-            self._state, self._sites, self, self._rows, self._tensors.known
-        )
+        self._calls = ModuleCalls(self._state, self._sites, self, self._rows, self._tensors.known)
         self._transforms = Transforms(self._transform_returned)
         self._recording = Recording(self._rows, self._tensors)
-        self._mode = FunctionMode(
-            self._recording, self._sites, self._calls, self._tensors, self._transforms
-        )
+        self._mode = FunctionMode(self._recording, self._sites, self._calls, self._tensors, self._transforms)
         self._output_rows: list[int] = []
         self._block = True
         self._output: Any = None
@@ -97,13 +93,11 @@ class Session:
         vars(self).clear()  # its parts call each other: without this they would wait for the collector
         return captured
 
-    def run(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Call the model on its inputs and note what comes back as the trace's output."""
         self._block = False
         self._tensors.add_inputs(tensors_in([args, kwargs]))
-        output = model(*args, **kwargs)
-        self._note_output(output)
-        return output
+        self._note_output(model(*args, **kwargs))
 
     def plain(self, value: Any) -> Any:
         return plain(value, lambda tensor: self._tensors.meet(tensor, None))
@@ -117,7 +111,7 @@ class Session:
             self._note_output(output)
 
     def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any, frame: FrameType) -> None:
-        """A TorchScript module ran in its interpreter: its call is one op, keyed by the place that called it."""
+        """A TorchScript module ran in its interpreter: its call is one op, keyed by the place of the call."""
         site, _ = self._sites.locate(self._sites.outside(frame))
         self._append_boundary("torchscript", site, call, args, output)
 
@@ -127,7 +121,9 @@ class Session:
     def buffers_may_have_changed(self, module: nn.Module) -> None:
         self._tensors.buffers_may_have_changed(module)
 
-    def _transform_returned(self, name: str, caller: FrameType | None, inputs: list[Tensor], output: Any) -> None:
+    def _transform_returned(
+        self, name: str, caller: FrameType | None, inputs: list[Tensor], output: Any
+    ) -> None:
         self._calls.quiet = False
         if tensors_in(output):
             site, call = self._sites.locate(caller)
@@ -153,13 +149,14 @@ class Session:
     def _record(self, error: BaseException | None) -> Record:
         status: Status = "complete" if error is None else "failed"
         unknown = self._tensors.unknown_sources
+        module_calls = self._calls.entries()  # which may name modules met outside the model
         modules, params, buffers = self._state.entries()
         return Record(
             rows=Rows.from_tuples(self._rows),
             places=self._sites.places,
             contexts=self._recording.contexts,
             modules=modules,
-            module_calls=self._calls.calls,
+            module_calls=module_calls,
             params=params,
             buffers=buffers,
             generators=self._recording.generators,
@@ -180,7 +177,8 @@ class Session:
     def _notes(self) -> list[str]:
         notes = sorted(self._calls.notes)
         if self._mode.backward_calls:
-            notes.append(f"{self._mode.backward_calls} backward calls ran inside the block; they are not forward ops.")
+            count = self._mode.backward_calls
+            notes.append(f"{count} backward calls ran inside the block; they are not forward ops.")
         if self._tensors.unknown_sources:
             notes.append(f"{len(self._tensors.unknown_sources)} tensors came from a place that was not seen.")
         return notes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ class Target:
 Writes: TypeAlias = Callable[[Args, Kwargs], list[Target]]
 """Gives the targets of one call from its arguments."""
 
-_NO_DATA_WRITE = frozenset({"requires_grad_", "detach_", "retain_grad_", "share_memory_", "rename_", "_coalesced_"})
+_NO_DATA_WRITE = frozenset("requires_grad_ detach_ retain_grad_ share_memory_ rename_ _coalesced_".split())
 _METADATA = frozenset(
     "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ resize_as_ set_ "
     "sparse_resize_ sparse_resize_and_clear_".split()
@@ -42,10 +42,9 @@ _INDEXED_BY_DIM = frozenset("index_copy_ index_fill_ index_add_ index_reduce_".s
 def writes_of(func: Callable[..., Any], name: str) -> Writes | None:
     """How to find what a call of `func` writes; None when it writes nothing (`out=` is seen apart)."""
     if isinstance(func, torch._ops.OpOverload):
-        return _by_schema(func)
+        return _by_schema(cast("torch._ops.OpOverload[..., Any]", func))
     if isinstance(func, torch._ops.OpOverloadPacket):
-        overloads = [getattr(func, overload) for overload in func.overloads()]
-        mutating = [overload for overload in overloads if overload._schema.is_mutable]
+        mutating = [overload for overload in overloads_of(func) if overload._schema.is_mutable]
         return _by_schema(mutating[0]) if mutating else None
     if name in _NO_DATA_WRITE:
         return None
@@ -58,6 +57,11 @@ def writes_of(func: Callable[..., Any], name: str) -> Writes | None:
     if name in _OPERATOR_WRITERS or (name.endswith("_") and not name.endswith("__")):
         return _first_argument
     return None
+
+
+def overloads_of(packet: torch._ops.OpOverloadPacket[..., Any]) -> list[torch._ops.OpOverload[..., Any]]:
+    """The overloads of an operator."""
+    return [getattr(packet, name) for name in packet.overloads()]
 
 
 def out_targets(out: object) -> list[Target]:
@@ -78,7 +82,7 @@ def is_gathered(target: Target) -> bool:
 
 
 def _is_basic(index: object) -> bool:
-    parts = index if isinstance(index, tuple) else (index,)
+    parts = cast("tuple[object, ...]", index) if isinstance(index, tuple) else (index,)
     return all(part is None or part is Ellipsis or type(part) in (int, slice) for part in parts)
 
 
@@ -86,15 +90,21 @@ def _tensors(value: object) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
-        for item in value:
+        for item in cast("list[object]", value):
             yield from _tensors(item)
+
+
+def _argument(args: Args, kwargs: Kwargs, at: int, name: str) -> Any:
+    """An argument given by position or by name; None where it was left out."""
+    return args[at] if len(args) > at else kwargs.get(name)
 
 
 def _first_argument(args: Args, kwargs: Kwargs) -> list[Target]:
     if args:
         return [Target(tensor) for tensor in _tensors(args[0])]
     # initialisers pass their tensor by keyword only
-    return [Target(tensor) for tensor in _tensors(kwargs.get("tensor", kwargs.get("input", kwargs.get("self"))))]
+    written = kwargs.get("tensor", kwargs.get("input", kwargs.get("self")))
+    return [Target(tensor) for tensor in _tensors(written)]
 
 
 def _metadata(args: Args, kwargs: Kwargs) -> list[Target]:
@@ -106,30 +116,25 @@ def _setitem(args: Args, kwargs: Kwargs) -> list[Target]:
 
 
 def _index_put(args: Args, kwargs: Kwargs) -> list[Target]:
-    indices = args[1] if len(args) > 1 else kwargs.get("indices")
-    return [Target(args[0], index=tuple(indices) if isinstance(indices, (list, tuple)) else None)]
+    indices = _argument(args, kwargs, 1, "indices")
+    index = tuple(cast("list[Any]", indices)) if isinstance(indices, (list, tuple)) else None
+    return [Target(args[0], index=index)]
 
 
 def _indexed_by_dim(args: Args, kwargs: Kwargs) -> list[Target]:
-    dim = args[1] if len(args) > 1 else kwargs.get("dim")
-    index = args[2] if len(args) > 2 else kwargs.get("index")
+    dim, index = _argument(args, kwargs, 1, "dim"), _argument(args, kwargs, 2, "index")
     if not isinstance(dim, int) or not isinstance(index, Tensor) or args[0].dim() == 0:
         return [Target(args[0])]
     return [Target(args[0], index=(slice(None),) * (dim % args[0].dim()) + (index,))]
 
 
-def _running_statistics(mean: int, var: int, training: int) -> Writes:
-    """Normalisations that update two running statistics when `training` holds."""
-    names = {mean: "running_mean", var: "running_var"}
-
-    def targets(args: Args, kwargs: Kwargs) -> list[Target]:
-        updating = args[training] if len(args) > training else kwargs.get("training", kwargs.get("use_input_stats"))
-        if not updating:
-            return []
-        found = (args[at] if len(args) > at else kwargs.get(name) for at, name in names.items())
-        return [Target(tensor) for tensor in found if isinstance(tensor, Tensor)]
-
-    return targets
+def _running_statistics(args: Args, kwargs: Kwargs) -> list[Target]:
+    """Of a normalisation that computes its statistics now, and updates the running ones with them."""
+    by_name = kwargs.get("training", kwargs.get("use_input_stats"))
+    if not (args[5] if len(args) > 5 else by_name):
+        return []
+    found = (_argument(args, kwargs, 3, "running_mean"), _argument(args, kwargs, 4, "running_var"))
+    return [Target(tensor) for tensor in found if isinstance(tensor, Tensor)]
 
 
 def _positions(*positions: int) -> Writes:
@@ -139,30 +144,29 @@ def _positions(*positions: int) -> Writes:
     return targets
 
 
-def _by_schema(overload: torch._ops.OpOverload) -> Writes | None:
+def _by_schema(overload: torch._ops.OpOverload[..., Any]) -> Writes | None:
     arguments = overload._schema.arguments
     written = [(at, a.name) for at, a in enumerate(arguments) if a.alias_info and a.alias_info.is_write]
     if not written:
         return None
 
     def targets(args: Args, kwargs: Kwargs) -> list[Target]:
-        values = [args[at] if at < len(args) else kwargs.get(name) for at, name in written]
+        values = [_argument(args, kwargs, at, name) for at, name in written]
         return [Target(tensor) for value in values for tensor in _tensors(value)]
 
     return targets
 
 
-_BATCH_NORM = _running_statistics(3, 4, 5)
 _BY_NAME: dict[str, Writes] = {
     "__setitem__": _setitem,
     "index_put_": _index_put,
     "_index_put_impl_": _index_put,
-    "batch_norm": _BATCH_NORM,
-    "native_batch_norm": _BATCH_NORM,
-    "_native_batch_norm_legit": _BATCH_NORM,
-    "cudnn_batch_norm": _BATCH_NORM,
-    "miopen_batch_norm": _BATCH_NORM,
-    "instance_norm": _BATCH_NORM,
+    "batch_norm": _running_statistics,
+    "native_batch_norm": _running_statistics,
+    "_native_batch_norm_legit": _running_statistics,
+    "cudnn_batch_norm": _running_statistics,
+    "miopen_batch_norm": _running_statistics,
+    "instance_norm": _running_statistics,
     "batch_norm_update_stats": _positions(1, 2),
     "batch_norm_gather_stats": _positions(3, 4),
     "batch_norm_gather_stats_with_counts": _positions(3, 4),

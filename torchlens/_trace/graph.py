@@ -46,4 +46,5 @@ def build_graph(reader: TraceReader) -> nx.DiGraph[str]:
             positions.setdefault(parent, []).append(position)
         for parent, filled in positions.items():
             graph.add_edge(labels[parent], labels[op], positions=tuple(filled))
-    return nx.freeze(graph)
+    nx.freeze(graph)
+    return graph

@@ -9,6 +9,7 @@ from torchlens._trace.view import View
 from torchlens.errors import SeveralPassesError
 
 if TYPE_CHECKING:
+    from torchlens._trace.layering import LayerEntry
     from torchlens._trace.module import Module
     from torchlens._trace.op import Op
     from torchlens._trace.state import Param
@@ -30,7 +31,7 @@ class Layer(View):
     __slots__ = ()
 
     @property
-    def _entry(self) -> Any:
+    def _entry(self) -> LayerEntry:
         return self._reader.layering.layers[self.index]
 
     @property

@@ -24,7 +24,7 @@ class LayerEntry:
     type: str
     func_name: str
     module: int
-    ops: list[int] = field(default_factory=list)
+    ops: list[int] = field(default_factory=list[int])
 
 
 @dataclass(slots=True)

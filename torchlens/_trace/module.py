@@ -11,6 +11,8 @@ from torchlens._values.plain import plain
 from torchlens.errors import IncompleteError, SeveralPassesError
 
 if TYPE_CHECKING:
+    import torch
+
     from torchlens._trace.layer import Layer
     from torchlens._trace.op import Op
     from torchlens._trace.state import Buffer, Param
@@ -88,7 +90,9 @@ class Module(View):
         """What the caller received, with its containers, for a module called once."""
         calls = self.calls
         if not calls:
-            raise IncompleteError(f"{self} was not called, so it has no output; trace.module_calls lists the calls")
+            raise IncompleteError(
+                f"{self} was not called, so it has no output; trace.module_calls lists the calls"
+            )
         if len(calls) > 1:
             raise SeveralPassesError(
                 f"{self} was called {len(calls)} times; ask one call, "
@@ -180,7 +184,7 @@ class ModuleCall(View):
     def _makers(self, value: Any, before: int) -> Sequence[Op]:
         found: list[int] = []
 
-        def add(tensor: Any) -> Any:
+        def add(tensor: torch.Tensor) -> torch.Tensor:
             op = self._reader.maker_before(tensor, before)
             if op is not None:
                 found.append(op)
@@ -194,5 +198,3 @@ class ModuleCall(View):
 
     def __repr__(self) -> str:
         return f"<ModuleCall {self.label} of {self.module.type}>"
-
-

@@ -105,4 +105,3 @@ class Speller:
     def _second(self, row: int) -> Second:
         args = self._rows.args[row]
         return "none" if len(args) < 2 else "tensor" if is_tensor(args[1]) else "other"
-

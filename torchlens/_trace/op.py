@@ -50,8 +50,7 @@ class Op(View):
 
     @property
     def layer(self) -> Layer:
-        from_index = self._reader.layering.layer_of[self.index]
-        return self._views.layer(from_index)
+        return self._views.layer(self._reader.layering.layer_of[self.index])
 
     @property
     def pass_number(self) -> int:
@@ -163,12 +162,12 @@ class Op(View):
     @property
     def parents(self) -> Sequence[Op]:
         """The ops whose data this one read, each once, in order of first use."""
-        return self._ops(self._reader.parents[self.index])
+        return self._views.ops(self._reader.parents[self.index])
 
     @property
     def children(self) -> Sequence[Op]:
         """The ops that read this one's data, in capture order."""
-        return self._ops(self._reader.children[self.index])
+        return self._views.ops(self._reader.children[self.index])
 
     @property
     def params(self) -> Sequence[Param]:
@@ -197,7 +196,7 @@ class Op(View):
 
     @property
     def call_site(self) -> tuple[Frame, ...]:
-        """The frames from the module's forward down to the call, outermost first; empty where none lies between."""
+        """The frames from the module's forward down to the call, outermost first; empty where there is none."""
         return self._reader.chains.frames(self._site)
 
     @property
@@ -206,7 +205,7 @@ class Op(View):
 
     @property
     def gradient_edge(self) -> GradientEdge | None:
-        """Where the value enters the autograd graph (for `torch.autograd.grad`); None if it needs no gradient."""
+        """Where the value enters autograd's graph, for `torch.autograd.grad`; None if it needs no gradient."""
         return self._reader.values.gradient_edge(self._tensor, self._row, what=self.label)
 
     @property
@@ -229,7 +228,8 @@ class Op(View):
     def flops_reason(self) -> str | None:
         """Why `flops` is None."""
         if self.output_slot:
-            return f"the call's FLOPs stand on its first output, {self._ops([self.index - self.output_slot])[0].label}"
+            first = self._views.op(self.index - self.output_slot)
+            return f"the call's FLOPs stand on its first output, {first.label}"
         return self._reader.cost(self._row).reason
 
     @property
@@ -259,9 +259,6 @@ class Op(View):
     def reads(self) -> tuple[str, ...]:
         """Where the value left for Python: `item`, `__bool__`, `numpy` and their kin, in order."""
         return tuple(self._reader.reads_of_op.get(self.index, ()))
-
-    def _ops(self, indices: Sequence[int]) -> Sequence[Op]:
-        return self._views.ops(indices)
 
     def __str__(self) -> str:
         return self.label

@@ -28,11 +28,15 @@ def find_output(views: Views) -> Any:
     """What the model returned: of a block, what its only root call did."""
     record = views.reader.record
     if record.is_block:
-        if len(record.root_calls) != 1:
-            calls = ", ".join(f"trace.module_calls[{views.reader.call_labels[at]!r}].output" for at in record.root_calls[:3])
+        roots = record.root_calls
+        if len(roots) != 1:
+            labels = [views.reader.call_labels[call] for call in roots[:3]]
+            calls = ", ".join(f"trace.module_calls[{label!r}].output" for label in labels)
             hint = f"ask one of them: {calls}" if calls else "no module was called in it"
-            raise SeveralPassesError(f"the block made {len(record.root_calls)} root calls, so it has no one output; {hint}")
-        return views.module_call(record.root_calls[0]).output
+            raise SeveralPassesError(
+                f"the block made {len(roots)} root calls, so it has no one output; {hint}"
+            )
+        return views.module_call(roots[0]).output
     if record.status != "complete":
         failure = record.failure
         why = "it was halted" if failure is None else f"it raised {failure.type_name}: {failure.message}"

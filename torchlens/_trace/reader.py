@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torchlens._keys.chains import Chains
-from torchlens._records import Cost, OpNumbers, Record
+from torchlens._records import OpNumbers, Record
 from torchlens._trace.layering import Layering, group_ops
 from torchlens._trace.names import Speller
-from torchlens._values.lineage import Lineage, trace_lineage
 from torchlens._values.ledger import Ledger
-from torchlens._values.store import ValueStore
+from torchlens._values.lineage import Lineage, trace_lineage
+from torchlens._values.store import ValueStore, is_tensor
+from torchlens.flops.cost import Cost
 
-CostOf = Callable[[Any, tuple[Any, ...], Mapping[str, Any], Any], Cost]
+if TYPE_CHECKING:
+    import torch
+
+CostOf: TypeAlias = Callable[[object, tuple[Any, ...], Mapping[str, Any], object], Cost]
+"""Gives the cost of a call from its function, arguments and result."""
 
 
 class TraceReader:
@@ -149,7 +154,7 @@ class TraceReader:
             made.setdefault(id(alias), []).extend(known[-1:])
         return made
 
-    def maker_before(self, tensor: Any, row: int) -> int | None:
+    def maker_before(self, tensor: torch.Tensor, row: int) -> int | None:
         """The op that last gave a tensor object before a row; None if it was only ever an argument."""
         pairs = self.makers.get(id(tensor), ())
         return next((op for made, op in reversed(pairs) if made < row), None)
@@ -183,9 +188,9 @@ class TraceReader:
         end = first[row + 1] if row + 1 < len(first) else len(self.numbers.rows)
         return range(first[row], end)
 
-    def tensor(self, row: int, slot: int) -> Any:
+    def tensor(self, row: int, slot: int) -> torch.Tensor:
         out = self.rows.out[row]
-        return out[slot] if type(out) is tuple else out
+        return out if is_tensor(out) else out[slot]
 
     def cost(self, row: int) -> Cost:
         """FLOPs and MACs of a row's call."""

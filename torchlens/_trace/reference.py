@@ -21,7 +21,7 @@ class TensorRef:
 
     __slots__ = ("_row", "_tensor", "_views", "ops", "param", "position")
 
-    def __init__(self, views: Views, op: int, position: str, tensor: Any) -> None:
+    def __init__(self, views: Views, op: int, position: str, tensor: torch.Tensor) -> None:
         reader = views.reader
         self._views = views
         self._row = reader.numbers.rows[op]
@@ -76,14 +76,16 @@ def referenced(views: Views, op: int, value: Any, position: str) -> Any:
     """Recorded arguments with each tensor replaced by its `TensorRef`."""
     if is_tensor(value):
         return TensorRef(views, op, position, value)
+    kind: type[Any] = type(value)
     if isinstance(value, (tuple, list)):
         items = cast("list[Any]", value)
-        return type(value)(referenced(views, op, item, f"{position}.{at}") for at, item in enumerate(items))
+        return kind(referenced(views, op, item, f"{position}.{at}") for at, item in enumerate(items))
     if isinstance(value, dict):
         entries = cast("dict[Any, Any]", value).items()
         return {key: referenced(views, op, item, f"{position}.{key}") for key, item in entries}
     if isinstance(value, slice):
-        parts = ((name, getattr(value, name)) for name in ("start", "stop", "step"))
+        bounds = cast("slice[Any, Any, Any]", value)
+        parts = (("start", bounds.start), ("stop", bounds.stop), ("step", bounds.step))
         return slice(*(referenced(views, op, part, f"{position}.{name}") for name, part in parts))
     return value
 

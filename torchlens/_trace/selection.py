@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchlens._trace.views import Views
 
 
-def find(views: Views, key: str | int) -> Op | Layer | Module | ModuleCall:
+def find(views: Views, key: object) -> Op | Layer | Module | ModuleCall:
     """The layer (`"relu_1"`), op (`"relu_1:2"`, `7`), module (`"fc"`) or module call (`"fc:1"`) of a key.
 
     A key that is a label and an address raises `AmbiguousKeyError`; one that is neither `MissingKeyError`.
@@ -31,8 +31,8 @@ def find(views: Views, key: str | int) -> Op | Layer | Module | ModuleCall:
     addressed = reader.module_index.get(key), reader.call_index.get(key)
     if labelled != (None, None) and addressed != (None, None):
         raise AmbiguousKeyError(
-            f"{key!r} is a label and an address; write trace.layers[{key!r}] or trace.ops[{key!r}] for the one, "
-            f"trace.modules[{key!r}] or trace.module_calls[{key!r}] for the other"
+            f"{key!r} is a label and an address; write trace.layers[{key!r}] or trace.ops[{key!r}] for the "
+            f"one, trace.modules[{key!r}] or trace.module_calls[{key!r}] for the other"
         )
     if labelled[0] is not None:
         return views.layer(labelled[0])

@@ -19,12 +19,7 @@ class View:
         self.index = index
 
     def __eq__(self, other: object) -> bool:
-        return (
-            type(other) is type(self)
-            and isinstance(other, View)
-            and other._reader is self._reader
-            and other.index == self.index
-        )
+        return type(other) is type(self) and other._reader is self._reader and other.index == self.index
 
     def __hash__(self) -> int:
         return hash((type(self), id(self._reader), self.index))

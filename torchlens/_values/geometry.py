@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -63,7 +63,8 @@ def storage_key(tensor: Tensor) -> StorageKey:
 def region_of(tensor: Tensor) -> Region:
     """The elements of its storage that the tensor covers now."""
     try:
-        return Region(tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.element_size())
+        offset = cast("int", tensor.storage_offset())
+        return Region(offset, tuple(tensor.shape), tensor.stride(), tensor.element_size())
     except (RuntimeError, NotImplementedError):
         return Region(0, (1,), (1,), 1)
 

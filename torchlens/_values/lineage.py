@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -66,7 +66,7 @@ class _Tracer:
             while aliases and aliases[-1][0] <= row:
                 self._alias(*aliases.pop()[1:])
             used = list(positions(args, kwargs))
-            outs = out if type(out) is tuple else (out,)
+            outs = cast("tuple[Any, ...]", out) if type(out) is tuple else (out,)
             shared: tuple[tuple[str, int], ...] | None = None
             for produced in outs:
                 if shared is None or self._writers:
@@ -78,7 +78,9 @@ class _Tracer:
                     made[id(produced)] = _Maker(first[row] + slot, row)
         return result
 
-    def _parents(self, row: int, used: list[tuple[str, Tensor]], produced: Tensor) -> Iterator[tuple[str, int]]:
+    def _parents(
+        self, row: int, used: list[tuple[str, Tensor]], produced: Tensor
+    ) -> Iterator[tuple[str, int]]:
         for position, tensor in used:
             for op in self._ops_behind(row, tensor, produced):
                 yield position, op
@@ -147,12 +149,13 @@ def _nested(position: str, value: Any) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
         yield position, value
     elif isinstance(value, (tuple, list)):
-        for at, item in enumerate(value):
+        for at, item in enumerate(cast("list[Any]", value)):
             yield from _nested(f"{position}.{at}", item)
     elif isinstance(value, dict):
-        for key, item in value.items():
+        for key, item in cast("dict[Any, Any]", value).items():
             yield from _nested(f"{position}.{key}", item)
     elif isinstance(value, slice):
-        for name in ("start", "stop", "step"):
-            yield from _nested(f"{position}.{name}", getattr(value, name))
-
+        bounds = cast("slice[Any, Any, Any]", value)
+        yield from _nested(f"{position}.start", bounds.start)
+        yield from _nested(f"{position}.stop", bounds.stop)
+        yield from _nested(f"{position}.step", bounds.step)

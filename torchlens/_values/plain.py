@@ -7,7 +7,8 @@ import enum
 import types
 from collections import OrderedDict, UserDict
 from collections.abc import Callable
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -19,18 +20,19 @@ _MAX_DEPTH: Final = 32
 """Containers nested deeper than this are not walked: they may contain themselves."""
 
 SCALARS: Final = frozenset(
-    {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout}
-    | {torch.memory_format, torch.Size, torch.Generator}
+    {int, float, bool, complex, str, bytes, type(None), type(Ellipsis)}
+    | {torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator}
 )
 """Types whose values are kept as they are: immutable and holding nothing else."""
-Each = Callable[[Tensor], Any]
+
+Each: TypeAlias = Callable[[Tensor], Any]
 
 
 def plain(value: Any, each: Each, depth: int = 0) -> Any:
     """`value` as plain data, with what `each` gives for each tensor in it, in order."""
     if isinstance(value, Tensor):
         return each(value)
-    kind = type(value)
+    kind: type[Any] = type(value)
     if kind in SCALARS:
         return value
     if depth > _MAX_DEPTH:
@@ -43,7 +45,7 @@ def plain(value: Any, each: Each, depth: int = 0) -> Any:
         return {_plain_key(key): plain(item, each, depth + 1) for key, item in value.items()}
     if kind is slice:
         return slice(*(plain(part, each, depth + 1) for part in (value.start, value.stop, value.step)))
-    return _other_container(value, lambda item: plain(item, each, depth + 1))
+    return _walker(kind)(value, lambda item: plain(item, each, depth + 1))
 
 
 def tensors_in(value: Any) -> list[Tensor]:
@@ -60,50 +62,59 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 def opaque(value: object) -> Opaque:
     """What stands for an object that is not kept: its type's name and a text that runs none of its code."""
-    name = type(value).__qualname__
+    kind = type(value)
     if isinstance(value, enum.Enum):
-        text = f"{name}.{value.name}"
-    elif isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type)):
-        text = f"<{name} {value.__name__}>"
-    else:
-        text = f"<{type(value).__module__}.{name}>"
-    return Opaque(name, text)
+        return Opaque(kind.__qualname__, f"{kind.__qualname__}.{value.name}")
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type)):
+        return Opaque(kind.__qualname__, f"<{kind.__qualname__} {value.__name__}>")
+    return _opaque_of(kind)
+
+
+@lru_cache(maxsize=1024)
+def _opaque_of(kind: type) -> Opaque:
+    return Opaque(kind.__qualname__, f"<{kind.__module__}.{kind.__qualname__}>")
 
 
 def _plain_key(key: object) -> object:
     return key if type(key) in SCALARS else opaque(key)
 
 
-def _other_container(value: Any, each: Callable[[Any], Any]) -> Any:
-    if isinstance(value, torch.nn.utils.rnn.PackedSequence):
-        return torch.nn.utils.rnn.PackedSequence(*(each(part) for part in tuple(value)))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(each(item) for item in value))
-    if isinstance(value, (tuple, list)):  # torch.return_types and user subclasses
-        return type(value).__base__([each(item) for item in value]) if _is_exact_base(value) else opaque(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _dataclass(value, each)
-    if isinstance(value, OrderedDict):
-        return OrderedDict((_plain_key(key), each(item)) for key, item in value.items())
-    if isinstance(value, (dict, UserDict)):
-        return {_plain_key(key): each(item) for key, item in value.items()}
-    if isinstance(value, np.generic):
-        return value.item()
-    return opaque(value)
+_Item: TypeAlias = Callable[[Any], Any]
 
 
-def _is_exact_base(value: object) -> bool:
-    return type(value).__base__ in (tuple, list)
+@lru_cache(maxsize=1024)
+def _walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
+    """How values of a type are made plain; asked once a type, as the answer takes many questions."""
+    if issubclass(kind, torch.nn.utils.rnn.PackedSequence):
+        return lambda value, each: torch.nn.utils.rnn.PackedSequence(*(each(part) for part in tuple(value)))
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return lambda value, each: kind(*(each(item) for item in value))
+    base: Any = kind.__base__
+    if base in (tuple, list):  # torch.return_types and user subclasses
+        return lambda value, each: base([each(item) for item in value])
+    if dataclasses.is_dataclass(kind) and not issubclass(kind, type):
+        return _dataclass
+    if issubclass(kind, OrderedDict):
+        return lambda value, each: OrderedDict((_plain_key(key), each(item)) for key, item in value.items())
+    if issubclass(kind, (dict, UserDict)):
+        return lambda value, each: {_plain_key(key): each(item) for key, item in value.items()}
+    if issubclass(kind, np.generic):
+        return lambda value, each: value.item()
+    return lambda value, each: opaque(value)
 
 
-def _dataclass(value: Any, each: Callable[[Any], Any]) -> Any:
+def _dataclass(value: Any, each: _Item) -> Any:
     """A copy of the dataclass that shares no mutable part with it; made without calling its code."""
-    copied = type(value).__new__(type(value))
-    store = OrderedDict.__setitem__ if isinstance(value, OrderedDict) else dict.__setitem__
+    kind: type[Any] = type(value)
+    copied = kind.__new__(kind)
+    is_dict = isinstance(value, dict)
+    store: Callable[[Any, str, Any], None] = dict.__setitem__
+    if isinstance(value, OrderedDict):
+        store = OrderedDict.__setitem__
     for field in dataclasses.fields(value):
         if hasattr(value, field.name):
             item = each(getattr(value, field.name))
             object.__setattr__(copied, field.name, item)
-            if isinstance(value, dict) and field.name in value:  # ModelOutput is a dict of its fields
+            if is_dict and field.name in value:  # ModelOutput is a dict of its fields
                 store(copied, field.name, item)
     return copied

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -41,8 +41,8 @@ def tensors_of(row: tuple[Any, ...]) -> Iterator[Tensor]:
         if isinstance(item, Tensor):
             yield item
         elif isinstance(item, (list, tuple)):
-            stack.extend(item)
+            stack.extend(cast("list[Any]", item))
         elif isinstance(item, dict):
-            stack.extend(item.values())
+            stack.extend(cast("dict[Any, Any]", item).values())
         elif type(item) is slice:
             stack.extend((item.start, item.stop, item.step))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -45,7 +46,8 @@ class ValueStore:
         lost = next((write for write in undo if write.lost is not None), None)
         if lost is not None:
             raise OverwrittenError(
-                f"the value of {what} was overwritten in place by row {lost.row}, and not saved before: {lost.lost}"
+                f"the value of {what} was overwritten in place by row {lost.row}, and not saved before: "
+                f"{lost.lost}"
             )
         return _rebuild(alias, since)
 
@@ -113,7 +115,8 @@ class ValueStore:
                 noted[id(entry.tensor)] = [(-1, entry.version)]
         rows = self._record.rows
         for row, (out, version) in enumerate(zip(rows.out, rows.version)):
-            pairs = zip(out, version) if type(out) is tuple and version else ((out, version),)
+            several = type(out) is tuple and version is not None
+            pairs: Iterable[tuple[Tensor, int | None]] = zip(out, version) if several else ((out, version),)
             for tensor, count in pairs:
                 if count is not None:
                     noted.setdefault(id(tensor), []).append((row, count))
@@ -143,12 +146,12 @@ def _rebuild(alias: Tensor, since: Sequence[Write]) -> Tensor:
 def _on(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
     """A tensor with the geometry of `like` on another storage."""
     view = torch.empty(0, dtype=like.dtype, device=like.device)
-    view.set_(storage, like.storage_offset(), like.shape, like.stride())  # pyright: ignore[reportArgumentType]
+    view.set_(storage, like.storage_offset(), like.shape, like.stride())
     if like.is_conj():
         view = view.conj()
     return torch._neg_view(view) if like.is_neg() else view
 
 
-def is_tensor(value: object) -> bool:
+def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Whether a recorded argument is a tensor."""
     return isinstance(value, Tensor)

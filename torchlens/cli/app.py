@@ -81,7 +81,7 @@ def demo(plain: PlainOption = False, width: WidthOption = None) -> None:
 
 
 @app.command()
-def summary(  # noqa: PLR0913  a command's options are its parameters
+def summary(
     target: Annotated[
         str,
         typer.Argument(

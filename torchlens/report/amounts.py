@@ -69,7 +69,8 @@ class ShapeRange:
         elif self._bounds is None:
             self._bounds = [(size, size) for size in sizes]
         else:
-            self._bounds = [(min(low, n), max(high, n)) for (low, high), n in zip(self._bounds, sizes, strict=True)]
+            pairs = zip(self._bounds, sizes, strict=True)
+            self._bounds = [(min(low, size), max(high, size)) for (low, high), size in pairs]
 
     def merge(self, other: ShapeRange) -> None:
         """Take the shapes of another range in."""

@@ -23,7 +23,7 @@ class Row:
     shape: str = ""
     amounts: Amounts = field(default_factory=Amounts)
     all_params: int = 0
-    items: list[Row] = field(default_factory=lambda: [])
+    items: list[Row] = field(default_factory=list["Row"])
     hides: bool = False
     """Whether it stands for entries that have no row."""
 

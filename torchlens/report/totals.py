@@ -24,7 +24,7 @@ def totals(reader: TraceReader) -> Iterator[tuple[str, str]]:
     if reader.record.buffers:
         yield "buffers", _buffers(reader.record)
     yield "FLOPs", _flops(reader)
-    yield "time", f"{duration(sum(reader.rows.duration))} in torch calls"
+    yield "time", _time(reader)
     yield "values", _values(reader)
     if reader.values.copied_bytes:
         yield "copies", f"{byte_count(reader.values.copied_bytes)} saved before in-place writes"
@@ -91,6 +91,13 @@ def _flops(reader: TraceReader) -> str:
     names = Counter(operation_of(reader.speller.name(reader.rows.func[row])) for row in unknown)
     counted = [name if n == 1 else f"{name} ×{n}" for name, n in names.most_common()]
     return f"{text}; not known for {quantity(len(unknown), 'call')}: {listed(counted)}"
+
+
+def _time(reader: TraceReader) -> str:
+    rows = reader.rows
+    untimed = sum(not took for kind, took in zip(rows.kind, rows.duration, strict=True) if kind == "boundary")
+    text = f"{duration(sum(rows.duration))} in torch calls"
+    return f"{text}; {quantity(untimed, 'boundary op')} not timed" if untimed else text
 
 
 def _values(reader: TraceReader) -> str:

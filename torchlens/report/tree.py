@@ -57,12 +57,12 @@ class Entry:
     amounts: Amounts = field(default_factory=Amounts)
     all_params: int = 0
     """Elements of all parameters it holds or uses, also of those that an earlier entry has."""
-    items: list[Entry] = field(default_factory=lambda: [])
+    items: list[Entry] = field(default_factory=list["Entry"])
     """What ran directly in it, in the order of the first run."""
     mark: str = ""
     """What is special about it, in a few words."""
     repeats: str = ""
-    """Address of a module that stands in the tree before, under another caller."""
+    """For a module that stands in the tree before, under another caller: the names that lead there."""
     alike: int = 0
     """Entries with the same number differ in names, values, weights and time only."""
     kin: int = 0
@@ -110,7 +110,7 @@ class _Builder:
     def add_modules(self) -> None:
         """One entry for the calls of each module within each entry; a module that calls itself is one."""
         known: dict[tuple[Entry, int], Entry] = {}
-        places: set[int] = set()
+        places: dict[int, Entry] = {}
         for call in self._record.module_calls[1:]:
             caller = self._entry_of_call[call.parent]
             entry = self._running(caller, call.module) or known.get((caller, call.module))
@@ -120,8 +120,8 @@ class _Builder:
                 self._first_row[entry] = (call.start, False)
                 caller.items.append(entry)
                 if call.module in places:
-                    entry.repeats = self._record.modules[call.module].addresses[0]
-                places.add(call.module)
+                    entry.repeats = self._path(places[call.module])
+                places.setdefault(call.module, entry)
             entry.runs += 1
             self._entry_of_call.append(entry)
             if call.end is not None:
@@ -144,6 +144,13 @@ class _Builder:
             addresses = [a[len(inside) :] for a in addresses if a.startswith(inside)] or addresses
         all_calls = len(self._reader.module_calls_of[module])
         return Entry(addresses[0], found.type_name, True, module, all_runs=all_calls)
+
+    def _path(self, entry: Entry) -> str:
+        names: list[str] = []
+        while entry is not self.top:
+            names.append(entry.name)
+            entry = self._parent[entry]
+        return ".".join(filter(None, reversed(names)))
 
     def _add_output(self, entry: Entry, output: object, row: int) -> None:
         tensors = tensors_in(output)
