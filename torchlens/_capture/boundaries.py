@@ -9,16 +9,14 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final
 
-import torch
 from torch import Tensor
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch._functorch import apis, eager_transforms, vmap
 
 from torchlens._values.plain import tensors_in
 
 _MODULES: Final = (apis, eager_transforms, vmap)
 TRANSFORM_FILES: Final = frozenset(str(module.__file__) for module in _MODULES)
-
-_functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]  built into C, no stubs
 
 
 class Transforms:
@@ -53,8 +51,8 @@ class Transforms:
     def note(self, args: tuple[Any, ...], known: set[int]) -> None:
         """Of a call inside, take the tensors that were known outside: the transform reads them too."""
         for tensor in tensors_in(args):
-            while _functorch.is_functorch_wrapped_tensor(tensor):
-                tensor = _functorch.get_unwrapped(tensor)
+            while is_functorch_wrapped_tensor(tensor):
+                tensor = get_unwrapped(tensor)
             if id(tensor) in known:
                 self._inputs.setdefault(id(tensor), tensor)
 

@@ -27,8 +27,8 @@ INERT: Final = "inert"
 
 _INERT_NAMES = frozenset(
     "size dim ndimension stride numel nelement storage_offset element_size is_contiguous is_floating_point "
-    "is_complex is_conj is_neg is_signed is_same_size is_set_to is_shared is_pinned is_inference is_coalesced "
-    "is_distributed has_names get_device type_as_string __len__ __hash__ __dir__ __class__ "
+    "is_complex is_conj is_neg is_signed is_same_size is_set_to is_shared is_pinned is_inference "
+    "is_coalesced is_distributed has_names get_device type_as_string __len__ __hash__ __dir__ __class__ "
     "layout itemsize result_type can_cast promote_types is_tensor is_storage _is_view _is_zerotensor "
     "retain_grad register_hook register_post_accumulate_grad_hook sparse_dim dense_dim _nnz "
     "dim_order _set_grad_enabled qscheme q_scale q_zero_point q_per_channel_axis "
@@ -113,13 +113,5 @@ def _draws(name: str) -> Draws:
 
 def _is_random(func: Callable[..., Any], name: str) -> bool:
     """Whether torch tags any overload of the function as drawing from a generator."""
-    overloads: list[torch._ops.OpOverload[..., Any]]
-    if isinstance(func, torch._ops.OpOverload):
-        overloads = [func]
-    else:
-        is_packet = isinstance(func, torch._ops.OpOverloadPacket)
-        packet: object = func if is_packet else getattr(torch.ops.aten, name, None)
-        if not isinstance(packet, torch._ops.OpOverloadPacket):
-            return False  # no such operator, or a dunder of the namespace
-        overloads = overloads_of(packet)
+    overloads = overloads_of(func) or overloads_of(getattr(torch.ops.aten, name, None))
     return any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from torchlens._records import BufferEntry, ModuleEntry, ParamEntry
 from torchlens._values.geometry import StorageKey, storage_key
+from torchlens._values.versions import version_of
 
 
 @dataclass(slots=True)
@@ -135,7 +136,7 @@ class ModelState:
                     if id(param) in found:
                         found[id(param)][1].append((index, name))
                     else:
-                        version = None if param.is_inference() else param._version
+                        version = version_of(param)
                         found[id(param)] = (param, [(index, name)], version)
         return self._params
 

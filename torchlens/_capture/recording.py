@@ -16,6 +16,7 @@ from torchlens._capture.writes import Target, is_gathered, out_targets, region
 from torchlens._records import Context, Side
 from torchlens._values.ledger import Write
 from torchlens._values.plain import tensors_in
+from torchlens._values.versions import version_of
 
 _grad_enabled = torch.is_grad_enabled
 _inference_mode = torch.is_inference_mode_enabled
@@ -134,14 +135,6 @@ class Recording:
             index = target.index if is_gathered(target) else None
             writes.append((target, ledger.before_write(target.tensor, region(target), index)))
         return writes
-
-
-def version_of(tensor: Tensor) -> int | None:
-    """Torch's count of in-place changes; inference tensors have none."""
-    try:
-        return tensor._version
-    except RuntimeError:
-        return None
 
 
 def _default_device() -> str:

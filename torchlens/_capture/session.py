@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from torchlens._capture.tensors import Tensors
 from torchlens._records import Failure, Record, Rows, RunOptions, Status
 from torchlens._values.ledger import Ledger
 from torchlens._values.plain import plain, tensors_in
+from torchlens._values.versions import version_of
 from torchlens.errors import NestedCaptureError
 from torchlens.options import CaptureOptions
 
@@ -46,7 +47,8 @@ class Session:
         self._rows: list[tuple[Any, ...]] = []
         self._state = ModelState(root, named, root_name)
         code = module_code()
-        self._sites = CallSites(code, forward_offset(code), PASSING_CODES, self._state.index_of)
+        index_of = cast("Callable[[object], int]", self._state.index_of)  # call sites know no torch
+        self._sites = CallSites(code, forward_offset(code), PASSING_CODES, index_of)
         self._sites.transform_files = TRANSFORM_FILES
         self._tensors = Tensors(self._rows, self._sites, self._state, options.max_copied)
         self._calls = ModuleCalls(self._state, self._sites, self, self._rows, self._tensors.known)
@@ -96,6 +98,7 @@ class Session:
     def run(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Call the model on its inputs and note what comes back as the trace's output."""
         self._block = False
+        self._sites.open(sys._getframe(0))  # our own frame is no part of a chain
         self._tensors.add_inputs(tensors_in([args, kwargs]))
         self._note_output(model(*args, **kwargs))
 
@@ -143,7 +146,7 @@ class Session:
             self._output = recorded
         for tensor in tensors_in(recorded):
             self._output_rows.append(len(self._rows))
-            version = None if tensor.is_inference() else tensor._version
+            version = version_of(tensor)
             self._rows.append(("output", "output", 0, 0, 0, (tensor,), None, tensor, version, 0, None))
 
     def _record(self, error: BaseException | None) -> Record:

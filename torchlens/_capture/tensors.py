@@ -20,6 +20,7 @@ from torchlens._capture.writes import Target
 from torchlens._values.geometry import Region, region_of, storage_key
 from torchlens._values.ledger import Ledger, Write
 from torchlens._values.storage_index import StorageIndex
+from torchlens._values.versions import version_of
 
 
 class Tensors:
@@ -132,7 +133,7 @@ class Tensors:
 
     def _add_version(self, slot: BufferSlot, tensor: Tensor, where: tuple[int, int]) -> None:
         row = len(self._rows)
-        version = None if tensor.is_inference() else tensor._version
+        version = version_of(tensor)
         site, call = where
         self._rows.append(
             ("buffer", self._state.name_of(slot), site, call, 0, (tensor,), None, tensor, version, 0, None)
@@ -143,7 +144,7 @@ class Tensors:
 
     def _add_row(self, kind: str, name: str, tensor: Tensor) -> int:
         row = len(self._rows)
-        version = None if tensor.is_inference() else tensor._version
+        version = version_of(tensor)
         call = self._sites.calls[-1] if self._sites.calls else 0
         self._rows.append((kind, name, 0, call, 0, (), None, tensor, version, 0, None))
         self.known.add(id(tensor))

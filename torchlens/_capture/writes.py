@@ -41,10 +41,9 @@ _INDEXED_BY_DIM = frozenset("index_copy_ index_fill_ index_add_ index_reduce_".s
 
 def writes_of(func: Callable[..., Any], name: str) -> Writes | None:
     """How to find what a call of `func` writes; None when it writes nothing (`out=` is seen apart)."""
-    if isinstance(func, torch._ops.OpOverload):
-        return _by_schema(cast("torch._ops.OpOverload[..., Any]", func))
-    if isinstance(func, torch._ops.OpOverloadPacket):
-        mutating = [overload for overload in overloads_of(func) if overload._schema.is_mutable]
+    overloads = overloads_of(func)
+    if overloads:
+        mutating = [overload for overload in overloads if overload._schema.is_mutable]
         return _by_schema(mutating[0]) if mutating else None
     if name in _NO_DATA_WRITE:
         return None
@@ -59,9 +58,14 @@ def writes_of(func: Callable[..., Any], name: str) -> Writes | None:
     return None
 
 
-def overloads_of(packet: torch._ops.OpOverloadPacket[..., Any]) -> list[torch._ops.OpOverload[..., Any]]:
-    """The overloads of an operator."""
-    return [getattr(packet, name) for name in packet.overloads()]
+def overloads_of(operator: object) -> list[torch._ops.OpOverload[..., Any]]:
+    """The overloads of an operator of `torch.ops`, or the one it is; empty for what is no such operator."""
+    if isinstance(operator, torch._ops.OpOverload):
+        return [cast("torch._ops.OpOverload[..., Any]", operator)]
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        packet = cast("torch._ops.OpOverloadPacket[..., Any]", operator)
+        return [getattr(packet, name) for name in packet.overloads()]
+    return []
 
 
 def out_targets(out: object) -> list[Target]:

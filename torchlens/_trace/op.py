@@ -196,7 +196,7 @@ class Op(View):
 
     @property
     def call_site(self) -> tuple[Frame, ...]:
-        """The frames from the module's forward down to the call, outermost first; empty where there is none."""
+        """The frames from the module's forward down to the call, outermost first; may be empty."""
         return self._reader.chains.frames(self._site)
 
     @property
@@ -205,7 +205,7 @@ class Op(View):
 
     @property
     def gradient_edge(self) -> GradientEdge | None:
-        """Where the value enters autograd's graph, for `torch.autograd.grad`; None if it needs no gradient."""
+        """Where the value enters autograd's graph (see `torch.autograd.grad`); None if it needs no gradient."""
         return self._reader.values.gradient_edge(self._tensor, self._row, what=self.label)
 
     @property

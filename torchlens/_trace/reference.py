@@ -76,7 +76,7 @@ def referenced(views: Views, op: int, value: Any, position: str) -> Any:
     """Recorded arguments with each tensor replaced by its `TensorRef`."""
     if is_tensor(value):
         return TensorRef(views, op, position, value)
-    kind: type[Any] = type(value)
+    kind = cast("type[Any]", type(value))
     if isinstance(value, (tuple, list)):
         items = cast("list[Any]", value)
         return kind(referenced(views, op, item, f"{position}.{at}") for at, item in enumerate(items))

@@ -56,7 +56,8 @@ def storage_key(tensor: Tensor) -> StorageKey:
     """What names the storage of a tensor while both are alive."""
     try:
         return tensor.untyped_storage()._cdata
-    except (RuntimeError, NotImplementedError):  # sparse, nested and quantized-by-wrapper tensors have none
+    except (RuntimeError, NotImplementedError, ValueError):
+        # sparse and nested tensors have none, nor have parameters that a lazy module will fill
         return -id(tensor)
 
 
@@ -65,7 +66,7 @@ def region_of(tensor: Tensor) -> Region:
     try:
         offset = cast("int", tensor.storage_offset())
         return Region(offset, tuple(tensor.shape), tensor.stride(), tensor.element_size())
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError, ValueError):
         return Region(0, (1,), (1,), 1)
 
 

@@ -12,10 +12,11 @@ from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge
 
 from torchlens._values.geometry import StorageKey, same_geometry, storage_key
 from torchlens._values.storage_index import StorageIndex
+from torchlens._values.versions import gradient_edge_of, version_of
 
 Edges: TypeAlias = dict[int, GradientEdge | None]
 """Gradient edges by the id of the tensor they belong to; None for a tensor that needs no gradient."""
@@ -76,7 +77,7 @@ class Ledger:
             write.lost = "parameters are referenced, never copied"
         else:
             self._save(write, region, index)
-        write.bumps = -_version(tensor)
+        write.bumps = -(version_of(tensor) or 0)
         self.writes.setdefault(key, []).append(write)
         return write
 
@@ -84,14 +85,14 @@ class Ledger:
         """Complete a write whose call returned and is recorded as `row`; `slot` is the op that wrote."""
         write.row = row
         write.slot = slot
-        write.bumps += _version(tensor)
+        write.bumps += (version_of(tensor) or 0)
         if not same_geometry(write.tensor, tensor):  # `out=` resizes what it is given
             self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
             write.tensor = tensor.detach()
 
     def failed_write(self, write: Write, tensor: Tensor) -> None:
         """Complete a write whose call raised: no op wrote, but elements may have changed."""
-        write.bumps += _version(tensor)
+        write.bumps += (version_of(tensor) or 0)
 
     def new_version(self, tensor: Tensor, row: int) -> None:
         """Make `row` the last writer of the tensor's elements without changing any (a buffer's version)."""
@@ -99,7 +100,7 @@ class Ledger:
 
     def before_metadata(self, tensor: Tensor) -> None:
         """Keep the geometry of a tensor whose metadata is about to change."""
-        before = MetadataWrite(self._index.num_rows, tensor.detach(), _edge(tensor))
+        before = MetadataWrite(self._index.num_rows, tensor.detach(), gradient_edge_of(tensor))
         self.metadata.setdefault(id(tensor), []).append(before)
 
     def _save(self, write: Write, region: Tensor, index: Any) -> None:
@@ -121,16 +122,8 @@ class Ledger:
             if row < since:
                 break
             if id(tensor) not in seen:
-                seen[id(tensor)] = _edge(tensor)
+                seen[id(tensor)] = gradient_edge_of(tensor)
         return seen
-
-
-def _version(tensor: Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _edge(tensor: Tensor) -> GradientEdge | None:
-    return get_gradient_edge(tensor) if tensor.requires_grad else None
 
 
 def _frozen(index: Any) -> Any:

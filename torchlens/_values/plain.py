@@ -28,23 +28,24 @@ SCALARS: Final = frozenset(
 Each: TypeAlias = Callable[[Tensor], Any]
 
 
-def plain(value: Any, each: Each, depth: int = 0) -> Any:
+def plain(value: object, each: Each, depth: int = 0) -> Any:
     """`value` as plain data, with what `each` gives for each tensor in it, in order."""
     if isinstance(value, Tensor):
         return each(value)
-    kind: type[Any] = type(value)
+    kind = type(value)
     if kind in SCALARS:
         return value
     if depth > _MAX_DEPTH:
         return opaque(value)
+    held: Any = value
     if kind is tuple:
-        return tuple([plain(item, each, depth + 1) for item in value])
+        return tuple([plain(item, each, depth + 1) for item in held])
     if kind is list:
-        return [plain(item, each, depth + 1) for item in value]
+        return [plain(item, each, depth + 1) for item in held]
     if kind is dict:
-        return {_plain_key(key): plain(item, each, depth + 1) for key, item in value.items()}
+        return {_plain_key(key): plain(item, each, depth + 1) for key, item in held.items()}
     if kind is slice:
-        return slice(*(plain(part, each, depth + 1) for part in (value.start, value.stop, value.step)))
+        return slice(*(plain(part, each, depth + 1) for part in (held.start, held.stop, held.step)))
     return _walker(kind)(value, lambda item: plain(item, each, depth + 1))
 
 
@@ -103,18 +104,16 @@ def _walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
     return lambda value, each: opaque(value)
 
 
-def _dataclass(value: Any, each: _Item) -> Any:
+def _dataclass(value: object, each: _Item) -> Any:
     """A copy of the dataclass that shares no mutable part with it; made without calling its code."""
-    kind: type[Any] = type(value)
-    copied = kind.__new__(kind)
-    is_dict = isinstance(value, dict)
-    store: Callable[[Any, str, Any], None] = dict.__setitem__
-    if isinstance(value, OrderedDict):
-        store = OrderedDict.__setitem__
-    for field in dataclasses.fields(value):
-        if hasattr(value, field.name):
-            item = each(getattr(value, field.name))
+    held: Any = value
+    kind = type(value)
+    copied: Any = kind.__new__(kind)
+    mapping: type[dict[str, Any]] = OrderedDict if issubclass(kind, OrderedDict) else dict
+    for field in dataclasses.fields(held):
+        if hasattr(held, field.name):
+            item = each(getattr(held, field.name))
             object.__setattr__(copied, field.name, item)
-            if is_dict and field.name in value:  # ModelOutput is a dict of its fields
-                store(copied, field.name, item)
+            if isinstance(copied, mapping) and field.name in held:  # ModelOutput is a dict of its fields
+                mapping.__setitem__(copied, field.name, item)
     return copied

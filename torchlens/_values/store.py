@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeGuard
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge
 
 from torchlens._records import Record
 from torchlens._values.geometry import last_writers, region_of, storage_key
 from torchlens._values.ledger import Ledger, Write
 from torchlens._values.lineage import geometry_at
+from torchlens._values.versions import gradient_edge_of, version_of
 from torchlens.errors import OverwrittenError
 
 
@@ -68,7 +69,7 @@ class ValueStore:
             if write.row > row and id(tensor) in write.edges:
                 return write.edges[id(tensor)]
         self._check_unchanged(tensor, tensor, row, what)
-        return get_gradient_edge(tensor) if tensor.requires_grad else None
+        return gradient_edge_of(tensor)
 
     def _check_storage(self, tensor: Tensor, what: str) -> None:
         try:
@@ -84,13 +85,12 @@ class ValueStore:
 
     def _check_unchanged(self, tensor: Tensor, alias: Tensor, row: int, what: str) -> None:
         """Raise if torch's version counter rose by more than the writes that were seen."""
-        if tensor.is_inference():
-            return
+        now = version_of(tensor)
         baseline = self._baseline(tensor, row)
-        if baseline is None:
+        if now is None or baseline is None:
             return
         at, version = baseline
-        moved = tensor._version - version
+        moved = now - version
         writes = self._ledger.writes.get(storage_key(alias), ())
         seen = sum(write.bumps for write in writes if write.row > at)
         if moved > seen + len([c for c in self._ledger.metadata.get(id(tensor), ()) if c.row > at]):
@@ -115,8 +115,7 @@ class ValueStore:
                 noted[id(entry.tensor)] = [(-1, entry.version)]
         rows = self._record.rows
         for row, (out, version) in enumerate(zip(rows.out, rows.version)):
-            several = type(out) is tuple and version is not None
-            pairs: Iterable[tuple[Tensor, int | None]] = zip(out, version) if several else ((out, version),)
+            pairs = ((out, version),) if isinstance(out, Tensor) else zip(out, version or ())
             for tensor, count in pairs:
                 if count is not None:
                     noted.setdefault(id(tensor), []).append((row, count))

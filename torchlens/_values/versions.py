@@ -1,0 +1,26 @@
+"""What torch itself keeps of a tensor's history: its count of in-place changes, and its place in autograd."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+
+def version_of(tensor: Tensor) -> int | None:
+    """Torch's count of in-place changes; None for what has no such count."""
+    try:
+        return tensor._version
+    except (RuntimeError, ValueError):  # inference tensors; parameters that a lazy module will fill
+        return None
+
+
+def gradient_edge_of(tensor: Tensor) -> GradientEdge | None:
+    """Where the tensor enters the autograd graph as it is now; None if it needs no gradient."""
+    if not tensor.requires_grad:
+        return None
+    try:
+        with torch.enable_grad():  # for a leaf torch takes a view to find its node
+            return get_gradient_edge(tensor)
+    except AssertionError:  # a view of a parameter made under `no_grad` says it needs one and has no node
+        return None
