@@ -149,7 +149,7 @@ def written_tensor(name: str, moved: list[Tensor], kwargs: dict[str, Any]) -> Te
 def last_writers(run: Callable[..., Any], known: dict[str, Tensor], *inputs: Any) -> Any:
     """What the run returns, its calls, and the writers of each tensor it returns.
 
-    `known` names the tensors there before. A module may have parameters, which nobody wrote, and a buffer `h`.
+    `known` names the tensors there before. Parameters of a module count as written by nobody.
     """
     is_module = isinstance(run, torch.nn.Module)
     mode = LastWriters(lambda: run.h if is_module else None)

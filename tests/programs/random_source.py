@@ -267,7 +267,8 @@ class Program:
 def may_use(name: str, template: str) -> bool:
     if template in MAY_GIVE_ITS_INPUT or template in RESHAPE or template in BLOCKS:
         return not name.startswith("self.")
-    return name != "self.w" or template not in WRITE
+    # a view of the parameter could be written, and a parameter's older values are not kept
+    return name != "self.w" or template in MAKE
 
 
 def fill(step: Step, tensors: dict[str, Tensor], number: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchlens._capture.boundaries import Transforms
@@ -231,7 +232,8 @@ class FunctionMode(TorchFunctionMode):
                 context = self._recording.context(factory=False)
                 self._recording.append(("call", wrapper, site, call, context, recorded, None), out, 0, None)
             return out
-        if wrapper.__self__.__name__ == "data" and not self._is_quiet():
+        # what fills the parameters of a lazy module has no value before
+        if wrapper.__self__.__name__ == "data" and not is_lazy(args[0]) and not self._is_quiet():
             return self._set_data(wrapper, args, frame)
         return wrapper(*args)
 

@@ -70,14 +70,15 @@ class Ledger:
     def before_write(self, tensor: Tensor, region: Tensor, index: Any) -> Write:
         """Save what is about to be overwritten: `region`, or `region[index]` where `index` is given."""
         key = storage_key(tensor)
-        write = Write(self._index.num_rows, None, tensor.detach(), region.detach())
-        if torch.is_grad_enabled():
-            write.edges = self._edges_since_last_write(key)
-        if key in self.param_storages:
-            write.lost = "parameters are referenced, never copied"
-        else:
-            self._save(write, region, index)
-        write.bumps = -(version_of(tensor) or 0)
+        with torch._C.DisableTorchFunction():  # a tensor subclass must not see our calls
+            write = Write(self._index.num_rows, None, tensor.detach(), region.detach())
+            if torch.is_grad_enabled():
+                write.edges = self._edges_since_last_write(key)
+            if key in self.param_storages:
+                write.lost = "parameters are referenced, never copied"
+            else:
+                self._save(write, region, index)
+            write.bumps = -(version_of(tensor) or 0)
         self.writes.setdefault(key, []).append(write)
         return write
 
@@ -85,14 +86,14 @@ class Ledger:
         """Complete a write whose call returned and is recorded as `row`; `slot` is the op that wrote."""
         write.row = row
         write.slot = slot
-        write.bumps += (version_of(tensor) or 0)
+        write.bumps += version_of(tensor) or 0
         if not same_geometry(write.tensor, tensor):  # `out=` resizes what it is given
             self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
             write.tensor = tensor.detach()
 
     def failed_write(self, write: Write, tensor: Tensor) -> None:
         """Complete a write whose call raised: no op wrote, but elements may have changed."""
-        write.bumps += (version_of(tensor) or 0)
+        write.bumps += version_of(tensor) or 0
 
     def new_version(self, tensor: Tensor, row: int) -> None:
         """Make `row` the last writer of the tensor's elements without changing any (a buffer's version)."""
@@ -100,7 +101,8 @@ class Ledger:
 
     def before_metadata(self, tensor: Tensor) -> None:
         """Keep the geometry of a tensor whose metadata is about to change."""
-        before = MetadataWrite(self._index.num_rows, tensor.detach(), gradient_edge_of(tensor))
+        with torch._C.DisableTorchFunction():
+            before = MetadataWrite(self._index.num_rows, tensor.detach(), gradient_edge_of(tensor))
         self.metadata.setdefault(id(tensor), []).append(before)
 
     def _save(self, write: Write, region: Tensor, index: Any) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torchlens._records import Opaque
 
 _MAX_DEPTH: Final = 32
-"""Containers nested deeper than this are not walked: they may contain themselves."""
+"""Containers nested deeper than this are not walked."""
 
 SCALARS: Final = frozenset(
     {int, float, bool, complex, str, bytes, type(None), type(Ellipsis)}
@@ -28,25 +28,28 @@ SCALARS: Final = frozenset(
 Each: TypeAlias = Callable[[Tensor], Any]
 
 
-def plain(value: object, each: Each, depth: int = 0) -> Any:
-    """`value` as plain data, with what `each` gives for each tensor in it, in order."""
+def plain(value: Any, each: Each, path: tuple[int, ...] = ()) -> Any:
+    """`value` as plain data, with what `each` gives for each tensor in it, in order.
+
+    `path` holds the ids of the containers around it: one that contains itself ends there.
+    """
     if isinstance(value, Tensor):
         return each(value)
-    kind = type(value)
+    kind: type[Any] = type(value)
     if kind in SCALARS:
         return value
-    if depth > _MAX_DEPTH:
+    if id(value) in path or len(path) > _MAX_DEPTH:
         return opaque(value)
-    held: Any = value
+    path = (*path, id(value))
     if kind is tuple:
-        return tuple([plain(item, each, depth + 1) for item in held])
+        return tuple([plain(item, each, path) for item in value])
     if kind is list:
-        return [plain(item, each, depth + 1) for item in held]
+        return [plain(item, each, path) for item in value]
     if kind is dict:
-        return {_plain_key(key): plain(item, each, depth + 1) for key, item in held.items()}
+        return {_plain_key(key): plain(item, each, path) for key, item in value.items()}
     if kind is slice:
-        return slice(*(plain(part, each, depth + 1) for part in (held.start, held.stop, held.step)))
-    return _walker(kind)(value, lambda item: plain(item, each, depth + 1))
+        return slice(*(plain(part, each, path) for part in (value.start, value.stop, value.step)))
+    return _walker(kind)(value, lambda item: plain(item, each, path))
 
 
 def tensors_in(value: Any) -> list[Tensor]:
