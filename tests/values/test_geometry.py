@@ -16,7 +16,9 @@ BASE = torch.zeros(6, 8)
 
 def addresses(region: Region) -> set[int]:
     """Every byte a region covers, one at a time."""
-    steps = itertools.product(*(range(0, n * s, s) if s else [0] * n for n, s in zip(region.size, region.stride)))
+    steps = itertools.product(
+        *(range(0, n * s, s) if s else [0] * n for n, s in zip(region.size, region.stride))
+    )
     starts = [(region.offset + sum(step)) * region.itemsize for step in steps]
     return {start + at for start in starts for at in range(region.itemsize)}
 

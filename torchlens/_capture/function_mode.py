@@ -241,8 +241,9 @@ class FunctionMode(TorchFunctionMode):
         where = self._sites.locate(frame)
         recorded = self._tensors.plain_args(args, frame)
         ledger = self._tensors.ledger
-        ledger.before_metadata(args[0])
+        change = ledger.before_metadata(args[0])
         wrapper(*args)
+        ledger.after_metadata(change, args[0])
         ledger.inplace.add((len(self._rows), 0))
         context = self._recording.context(factory=False)
         self._recording.append(("call", wrapper, *where, context, recorded, None), args[0], 0, None)

@@ -37,7 +37,7 @@ class ModelState:
         self.module_index: dict[int, int] = {}
         """Id of a module to its index; `index_of` for one that may be new."""
         self.slots: list[BufferSlot] = []
-        self._root_name = root_name
+        self._root_name = root_name if root is None else None  # a lazy module changes its class
         self._module_places: list[list[tuple[int | None, str]]] = []
         self._outside: dict[str, int] = {}
         self._slot_of: dict[tuple[int, str], BufferSlot] = {}
@@ -105,7 +105,8 @@ class ModelState:
             ModuleEntry(tuple(addresses[at]), type(module).__name__, None, (), (), (), module.training, True)
             for at, module in enumerate(self.modules)
         ]
-        modules[0].type_name = self._root_name
+        if self._root_name is not None:
+            modules[0].type_name = self._root_name
         for at, places in enumerate(self._module_places):
             parent, _ = places[0]
             modules[at].parent = parent

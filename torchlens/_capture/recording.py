@@ -14,7 +14,7 @@ from torchlens._capture.random_state import generator_states
 from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, is_gathered, out_targets, region
 from torchlens._records import Context, Side
-from torchlens._values.ledger import Write
+from torchlens._values.ledger import MetadataWrite, Write
 from torchlens._values.plain import tensors_in
 from torchlens._values.versions import version_of
 
@@ -74,7 +74,7 @@ class Recording:
             if states is not None:
                 self.generators[row] = states
             if targets:
-                self._tensors.after_writes(targets, writes, row, where)
+                self._tensors.after_writes(writes, row, where)
         return out
 
     def append(self, head: tuple[Any, ...], out: Any, duration: int, side: Side) -> bool:
@@ -124,13 +124,13 @@ class Recording:
         self._states = states
         return states
 
-    def _before_writes(self, targets: list[Target]) -> list[tuple[Target, Write]]:
-        writes: list[tuple[Target, Write]] = []
+    def _before_writes(self, targets: list[Target]) -> list[tuple[Target, Write | MetadataWrite]]:
+        writes: list[tuple[Target, Write | MetadataWrite]] = []
         ledger = self._tensors.ledger
         self._tensors.before_first_write()
         for target in targets:
             if target.metadata:
-                ledger.before_metadata(target.tensor)
+                writes.append((target, ledger.before_metadata(target.tensor)))
                 continue
             index = target.index if is_gathered(target) else None
             writes.append((target, ledger.before_write(target.tensor, region(target), index)))

@@ -18,7 +18,7 @@ from torchlens._capture.origins import find_name, frame_roots, module_roots
 from torchlens._values.plain import SCALARS, plain
 from torchlens._capture.writes import Target
 from torchlens._values.geometry import Region, region_of, storage_key
-from torchlens._values.ledger import Ledger, Write
+from torchlens._values.ledger import Ledger, MetadataWrite, Write
 from torchlens._values.storage_index import StorageIndex
 from torchlens._values.versions import version_of
 
@@ -101,19 +101,24 @@ class Tensors:
             self.ledger.param_storages = self._state.param_storages()
 
     def after_writes(
-        self, targets: list[Target], writes: list[tuple[Target, Write]], row: int, where: tuple[int, int]
+        self, writes: list[tuple[Target, Write | MetadataWrite]], row: int, where: tuple[int, int]
     ) -> None:
         """Complete the writes of the call recorded as `row`; each buffer they reach has a new version."""
         out = self._rows[row][7]
         slots = {id(tensor): slot for slot, tensor in enumerate(out if type(out) is tuple else (out,))}
-        for target in targets:
-            if id(target.tensor) in slots:
-                self.ledger.inplace.add((row, slots[id(target.tensor)]))
         reached: dict[int, BufferSlot] = {}
         for target, write in writes:
-            self.ledger.after_write(write, target.tensor, row, slots.get(id(target.tensor), 0))
-            for slot in self._state.slots_on(storage_key(target.tensor)):
-                reached[slot.index] = slot
+            tensor = target.tensor
+            if id(tensor) in slots:
+                self.ledger.inplace.add((row, slots[id(tensor)]))
+            if isinstance(write, MetadataWrite):
+                self.ledger.after_metadata(write, tensor)
+                held = self._state.slot_holding(tensor)
+                found = [held] if held is not None else []
+            else:
+                self.ledger.after_write(write, tensor, row, slots.get(id(tensor), 0))
+                found = self._state.slots_on(storage_key(tensor))
+            reached.update((slot.index, slot) for slot in found)
         for slot in reached.values():
             assert slot.current is not None
             self._add_version(slot, slot.current, where)

@@ -52,6 +52,8 @@ class MetadataWrite:
     row: int
     alias: Tensor
     edge: GradientEdge | None
+    bumps: int = 0
+    """By how much torch's version counter, which views share, rose."""
 
 
 class Ledger:
@@ -60,6 +62,8 @@ class Ledger:
     def __init__(self, index: StorageIndex, max_copied: int | None) -> None:
         self.writes: dict[StorageKey, list[Write]] = {}
         self.metadata: dict[int, list[MetadataWrite]] = {}
+        """By the id of the tensor object."""
+        self.metadata_on: dict[StorageKey, list[MetadataWrite]] = {}
         self.copied_bytes = 0
         self.param_storages: set[StorageKey] = set()
         self.inplace: set[tuple[int, int]] = set()
@@ -91,7 +95,7 @@ class Ledger:
             self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
             write.tensor = tensor.detach()
 
-    def failed_write(self, write: Write, tensor: Tensor) -> None:
+    def failed_write(self, write: Write | MetadataWrite, tensor: Tensor) -> None:
         """Complete a write whose call raised: no op wrote, but elements may have changed."""
         write.bumps += version_of(tensor) or 0
 
@@ -99,11 +103,18 @@ class Ledger:
         """Make `row` the last writer of the tensor's elements without changing any (a buffer's version)."""
         self.writes.setdefault(storage_key(tensor), []).append(Write(row, 0, tensor.detach()))
 
-    def before_metadata(self, tensor: Tensor) -> None:
+    def before_metadata(self, tensor: Tensor) -> MetadataWrite:
         """Keep the geometry of a tensor whose metadata is about to change."""
         with torch._C.DisableTorchFunction():
             before = MetadataWrite(self._index.num_rows, tensor.detach(), gradient_edge_of(tensor))
+        before.bumps = -(version_of(tensor) or 0)
         self.metadata.setdefault(id(tensor), []).append(before)
+        self.metadata_on.setdefault(storage_key(tensor), []).append(before)
+        return before
+
+    def after_metadata(self, change: MetadataWrite, tensor: Tensor) -> None:
+        """Complete a change of metadata, whether its call returned or raised."""
+        change.bumps += version_of(tensor) or 0
 
     def _save(self, write: Write, region: Tensor, index: Any) -> None:
         source = region.detach() if index is None else region.detach()[index]

@@ -92,8 +92,9 @@ class ValueStore:
         at, version = baseline
         moved = now - version
         writes = self._ledger.writes.get(storage_key(alias), ())
-        seen = sum(write.bumps for write in writes if write.row > at)
-        if moved > seen + len([c for c in self._ledger.metadata.get(id(tensor), ()) if c.row > at]):
+        changes = self._ledger.metadata_on.get(storage_key(alias), ())
+        seen = sum(noted.bumps for noted in (*writes, *changes) if noted.row > at)
+        if moved > seen:
             raise OverwrittenError(
                 f"the value of {what} was changed in place by something the capture did not see, during or "
                 "after it: torch's version counter rose by "

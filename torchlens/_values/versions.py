@@ -22,5 +22,7 @@ def gradient_edge_of(tensor: Tensor) -> GradientEdge | None:
     try:
         with torch.enable_grad():  # for a leaf torch takes a view to find its node
             return get_gradient_edge(tensor)
-    except AssertionError:  # a view of a parameter made under `no_grad` says it needs one and has no node
+    except (AssertionError, RuntimeError):
+        # a view made under `no_grad` says that it needs a gradient but has no node; once its base was
+        # written with gradients on, even asking is an error
         return None
