@@ -157,9 +157,9 @@ UNSUPPORTED: dict[str, Any] = {
 )
 def test_models_that_do_not_run_as_python_are_refused(name: str) -> None:
     model = UNSUPPORTED[name](nn.Linear(2, 2))
-    with pytest.raises(UnsupportedModelError, match="trace the eager nn.Module"):
+    with pytest.raises(UnsupportedModelError, match="trace the eager"):
         tl.trace(model, torch.ones(1, 2))
-    with pytest.raises(UnsupportedModelError, match="trace the eager nn.Module"), tl.capture(model):
+    with pytest.raises(UnsupportedModelError, match="trace the eager"), tl.capture(model):
         raise AssertionError("ran")
 
 
@@ -187,7 +187,7 @@ def test_a_model_may_be_traced_again_and_in_between() -> None:
     assert [op.label for op in traces[0].ops] == [op.label for op in traces[2].ops]
 
 
-# ---- options --------------------------------------------------------------------------------------------------
+# ---- options -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_impossible_options_are_refused(options: dict[str, int], message: str) -
 @pytest.mark.parametrize("options", [{"seed": 1.5}, {"seed": "1"}, {"max_copied": "1"}], ids=str)
 @pytest.mark.xfail(strict=True, reason="types are not checked")
 def test_options_of_the_wrong_type_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(tl.errors.TorchLensError, match="seed|max_copied"):
+    with pytest.raises(tl.errors.TorchLensError, match=r"seed|max_copied"):
         tl.options.CaptureOptions(**options)
 
 

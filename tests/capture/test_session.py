@@ -14,7 +14,7 @@ import torchlens as tl
 from tests import models
 from tests.programs.reading import floats, lint, op_labels
 
-# ---- backward inside a block --------------------------------------------------------------------------------
+# ---- backward inside a block ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "non-reentrant"])
@@ -63,7 +63,7 @@ def test_double_backward_under_a_block() -> None:
     assert "2 backward calls" in trace.notes[0]
 
 
-# ---- transforms ---------------------------------------------------------------------------------------------------
+# ---- transforms ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_transform_is_one_op(transform: Any, name: str | None) -> None:
     assert "tanh" not in {op.type for op in trace.ops} and len(trace.module_calls) == 0
 
 
-# ---- errors in odd places ------------------------------------------------------------------------------------------
+# ---- errors in odd places ------------------------------------------------------------------------
 
 KINDS = [ValueError, KeyboardInterrupt, StopIteration, GeneratorExit]
 
@@ -175,7 +175,7 @@ def test_an_error_inside_an_entered_function_leaves_nothing() -> None:
     )
 
 
-# ---- random state ---------------------------------------------------------------------------------------------------
+# ---- random state --------------------------------------------------------------------------------
 
 
 def draw(x: Tensor) -> Tensor:

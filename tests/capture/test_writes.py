@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,7 +86,7 @@ def x() -> Tensor:
     return X.clone()
 
 
-# ---- the in-place methods, all of them ------------------------------------------------------------------
+# ---- the in-place methods, all of them -----------------------------------------------------------
 
 GIVEN: dict[str, tuple[Any, ...]] = {
     "addbmm_": (torch.ones(2, 3, 2), torch.ones(2, 2, 4)),
@@ -128,7 +127,8 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     "scatter_reduce_": (0, AT, torch.full((2, 2), 9.0), "amax"),
     "set_": (torch.ones(2),),
     "sub_": (X * 2,), "subtract_": (X * 2,),
-    "squeeze_": (), "t_": (), "transpose_": (0, 1), "swapaxes_": (0, 1), "swapdims_": (0, 1), "unsqueeze_": (0,),
+    "squeeze_": (), "t_": (), "transpose_": (0, 1), "swapaxes_": (0, 1), "swapdims_": (0, 1),
+    "unsqueeze_": (0,),
     "sinc_": (), "tril_": (), "triu_": (),
     "mvlgamma_": (1,),
     "logit_": (0.1,),
@@ -136,10 +136,20 @@ GIVEN: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 """Arguments for in-place methods that change a tensor of floats with them."""
 
-NUMBER = "atan2_ add_ div_ divide_ eq_ floor_divide_ fmod_ ge_ greater_ greater_equal_ gt_ hypot_ igamma_ igammac_ le_ less_ less_equal_ lt_ mul_ multiply_ ne_ not_equal_ nextafter_ pow_ remainder_ true_divide_ float_power_ xlogy_ ldexp_ copysign_ arctan2_ heaviside_".split()
-INTEGERS = "bitwise_and_ bitwise_or_ bitwise_xor_ bitwise_left_shift_ bitwise_right_shift_ gcd_ lcm_ logical_and_ logical_or_ logical_xor_ __iand__ __ior__ __ixor__ __ilshift__ __irshift__".split()
+NUMBER = """
+    atan2_ add_ div_ divide_ eq_ floor_divide_ fmod_ ge_ greater_ greater_equal_ gt_ hypot_ igamma_
+    igammac_ le_ less_ less_equal_ lt_ mul_ multiply_ ne_ not_equal_ nextafter_ pow_ remainder_
+    true_divide_ float_power_ xlogy_ ldexp_ copysign_ arctan2_ heaviside_
+""".split()
+INTEGERS = """
+    bitwise_and_ bitwise_or_ bitwise_xor_ bitwise_left_shift_ bitwise_right_shift_ gcd_ lcm_
+    logical_and_ logical_or_ logical_xor_ __iand__ __ior__ __ixor__ __ilshift__ __irshift__
+""".split()
 NO_DATA = "requires_grad_ detach_ retain_grad_ share_memory_ rename_ _coalesced_".split()
-NEED_MORE = "sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ float_power_ baddbmm_ addmv_ squeeze_ positive_".split()
+NEED_MORE = """
+    sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ float_power_ baddbmm_ addmv_ squeeze_
+    positive_
+""".split()
 
 
 def in_place_methods() -> list[str]:
@@ -182,11 +192,18 @@ def test_what_changes_no_element_announces_none(name: str) -> None:
     assert writes_of(getattr(Tensor, name), name) is None
 
 
-# ---- functions --------------------------------------------------------------------------------------------
+# ---- functions -----------------------------------------------------------------------------------
 
 
 def statistics() -> tuple[Tensor, Tensor]:
     return torch.zeros(4), torch.ones(4)
+
+
+def norm() -> tuple[Any, ...]:
+    return X, None, None, *statistics(), True, 0.1, 1e-5
+
+
+FUSED = ("_fused_sgd_", "_fused_adam_", "_fused_adamw_", "_fused_adagrad_")
 
 
 def lists(*values: float) -> list[list[Tensor]]:
@@ -234,8 +251,8 @@ WRITERS: dict[str, Callable[[], Any]] = {
     "rrelu_with_noise": lambda: torch._C._nn.rrelu_with_noise(-x(), x(), 0.1, 0.3, True),
     "rrelu_with_noise_": lambda: torch._C._nn.rrelu_with_noise_(-x(), x(), 0.1, 0.3, True),
     "batch_norm by position": lambda: torch.batch_norm(X, None, None, *statistics(), True, 0.1, 1e-5, False),
-    "native_batch_norm": lambda: torch.native_batch_norm(X, None, None, *statistics(), True, 0.1, 1e-5),
-    "_native_batch_norm_legit": lambda: torch._native_batch_norm_legit(X, None, None, *statistics(), True, 0.1, 1e-5),
+    "native_batch_norm": lambda: torch.native_batch_norm(*norm()),
+    "_native_batch_norm_legit": lambda: torch._native_batch_norm_legit(*norm()),
     "batch_norm_update_stats": lambda: torch.batch_norm_update_stats(X, *statistics(), 0.1),
     "embedding_renorm_": lambda: torch.embedding_renorm_(x(), ROW, 0.1, 2.0),
     "foreach add": lambda: torch._foreach_add_([x(), x()], 1),
@@ -244,7 +261,7 @@ WRITERS: dict[str, Callable[[], Any]] = {
     "foreach clamp": lambda: torch._foreach_clamp_max_([x()], 0.1),
     "foreach lerp": lambda: torch._foreach_lerp_([x()], [X * 2], 0.5),
     "foreach addcdiv": lambda: torch._foreach_addcdiv_([x()], [X], [X]),
-    **{name: (lambda name=name: fused(name)) for name in ("_fused_sgd_", "_fused_adam_", "_fused_adamw_", "_fused_adagrad_")},
+    **{name: (lambda name=name: fused(name)) for name in FUSED},
     "amp": amp,
     "observer": quantization_observer,
     "index_put_": lambda: torch.index_put_(x(), (ROW,), torch.tensor(9.0)),
@@ -254,10 +271,10 @@ WRITERS: dict[str, Callable[[], Any]] = {
     "aten.add.out": lambda: torch.ops.aten.add.out(X, X, out=x()),
     "aten.index_put_": lambda: torch.ops.aten.index_put_(x(), [None, ROW], torch.tensor(9.0)),
     "aten.copy_": lambda: torch.ops.aten.copy_(x(), X * 2),
-    "aten.native_batch_norm": lambda: torch.ops.aten._native_batch_norm_legit(X, None, None, *statistics(), True, 0.1, 1e-5),
+    "aten.native_batch_norm": lambda: torch.ops.aten._native_batch_norm_legit(*norm()),
     "aten.t_": lambda: torch.ops.aten.t_(x()),
     "aten.resize_": lambda: torch.ops.aten.resize_(x(), [2, 2]),
-    "cummax helper": lambda: torch._cummax_helper(X, torch.zeros(3, 4), torch.zeros(3, 4, dtype=torch.int64), 0),
+    "cummax helper": lambda: torch._cummax_helper(X, x(), x().long() * 0 - 1, 0),
 }  # fmt: skip
 
 
@@ -314,7 +331,7 @@ def test_dunder_names_are_no_writes() -> None:
     assert known == {"__setitem__"} | (in_place & set(names))
 
 
-# ---- functions that torch wrote in Python, as they are recorded ----------------------------------------------
+# ---- functions that torch wrote in Python, as they are recorded ----------------------------------
 
 ON_A_TENSOR: dict[str, Callable[[Tensor], Any]] = {
     "relu": lambda y: F.relu(y, inplace=True),

@@ -28,7 +28,7 @@ def test_nodes_carry_plain_data() -> None:
         "dtype": "torch.float32",
     }
     assert networkx.is_directed_acyclic_graph(graph)
-    assert list(networkx.topological_sort(graph)) and list(graph)[0] == "input_1:1"
+    assert list(networkx.topological_sort(graph)) and next(iter(graph)) == "input_1:1"
 
 
 def test_edges_carry_every_position() -> None:

@@ -24,9 +24,9 @@ def test_a_layer_of_several_passes() -> None:
 
 
 SINGLE = (
-    "out shape dtype device nbytes requires_grad args kwargs buffers module_call call_site graph call_index func "
-    "operation composites output_slot gradient_edge duration_ns flops macs flops_reason grad_enabled autocast "
-    "is_inplace is_boundary reads kind label pass_number spelling_known"
+    "out shape dtype device nbytes requires_grad args kwargs buffers module_call call_site graph call_index "
+    "func operation composites output_slot gradient_edge duration_ns flops macs flops_reason grad_enabled "
+    "autocast is_inplace is_boundary reads kind label pass_number spelling_known"
 ).split()
 
 

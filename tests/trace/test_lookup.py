@@ -107,7 +107,7 @@ def test_a_key_that_is_label_and_address_is_ambiguous() -> None:
     assert trace.module_calls["relu_1:1"].module == trace.modules["relu_1"]
 
 
-# ---- sequences ------------------------------------------------------------------------------------------
+# ---- sequences -----------------------------------------------------------------------------------
 
 SEQUENCES = "ops layers modules module_calls params buffers inputs outputs".split()
 

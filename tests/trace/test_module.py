@@ -141,7 +141,7 @@ def test_inputs_of_a_call_in_a_block() -> None:
     assert [op.label for op in trace.inputs] == ["input_1:1"]
 
 
-# ---- what the caller received ----------------------------------------------------------------------------------
+# ---- what the caller received --------------------------------------------------------------------
 
 
 def test_the_output_of_a_module_is_what_its_hooks_made_of_it() -> None:
@@ -185,7 +185,7 @@ def test_pre_hooks_do_not_change_what_the_caller_passed() -> None:
     assert [op.label for op in trace["0:1"].inputs] == ["input_1:1"]
 
 
-# ---- shared, lazy, outside -------------------------------------------------------------------------------------
+# ---- shared, lazy, outside -----------------------------------------------------------------------
 
 
 def test_a_shared_module_has_every_address() -> None:
@@ -264,7 +264,7 @@ def test_a_call_that_raised_has_arguments_and_no_output() -> None:
     call = trace.module_calls[":1"]
     assert torch.equal(call.args[0], x)
     for name in ("output", "outputs"):
-        with pytest.raises(IncompleteError, match=":1 did not return.*trace.error"):
+        with pytest.raises(IncompleteError, match=r":1 did not return.*trace\.error"):
             getattr(call, name)
     with pytest.raises(IncompleteError, match=":1 did not return"):
         trace[""].out

@@ -106,7 +106,7 @@ def test_arguments_refer_to_ops_parameters_and_buffers(trace: tl.Trace) -> None:
 
 def test_arguments_keep_numbers_and_keywords(trace: tl.Trace) -> None:
     split = trace["split_1:1"]
-    assert split.args[1:] == (2,) and split.kwargs == {"dim": -1} or split.args[1:] == (2, -1)
+    assert (split.args[1:] == (2,) and split.kwargs == {"dim": -1}) or split.args[1:] == (2, -1)
     clamp = trace.outputs[1].parents[0]
     assert clamp.func_name == "clamp" and clamp.args == ()
     assert clamp.kwargs["input"].op == trace["split_2:1"] and clamp.kwargs["min"] == 0.0
@@ -234,7 +234,8 @@ def test_is_inplace_is_of_the_op_that_wrote() -> None:
 
     trace = tl.trace(write, floats(3, 4))
     assert {op.type: op.is_inplace for op in trace.ops} == {
-        "input": False, "mul": False, "add": True, "setitem": True, "sin": True, "t": True, "cos": False, "output": False,
+        "input": False, "mul": False, "add": True, "setitem": True, "sin": True, "t": True, "cos": False,
+        "output": False,
     }  # fmt: skip
 
 

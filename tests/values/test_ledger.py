@@ -22,7 +22,7 @@ def copied_bytes(function: Callable[..., object], *inputs: Tensor, **options: in
     return tl.trace(function, inputs, capture=tl.options.CaptureOptions(**options)).copied_bytes
 
 
-# ---- cost: the bytes written, not the buffer ---------------------------------------------------------
+# ---- cost: the bytes written, not the buffer -----------------------------------------------------
 
 
 def assign_slices(steps: int) -> Tensor:
@@ -128,7 +128,7 @@ def test_running_statistics_cost_their_own_bytes() -> None:
     assert copied_bytes(model.eval(), torch.rand(3, 4)) == 0
 
 
-# ---- the bound -----------------------------------------------------------------------------------------
+# ---- the bound -----------------------------------------------------------------------------------
 
 
 def three_writes(x: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ def test_a_value_whose_elements_were_not_lost_is_readable() -> None:
     x = torch.rand(2, 4)
     trace = tl.trace(write, x, capture=tl.options.CaptureOptions(max_copied=0))
     assert torch.equal(trace["getitem_1"].out, x[0])
-    with pytest.raises(OverwrittenError, match="getitem_2:1 .*max_copied=0"):
+    with pytest.raises(OverwrittenError, match=r"getitem_2:1 .*max_copied=0"):
         trace["getitem_2"].out
 
 
@@ -176,7 +176,7 @@ def test_a_negative_bound_is_refused() -> None:
         tl.options.CaptureOptions(max_copied=-1)
 
 
-# ---- parameters -----------------------------------------------------------------------------------------
+# ---- parameters ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_step_in_a_loop_without_gradients_is_no_copy_either() -> None:
     assert trace.copied_bytes == 0
 
 
-# ---- gradient edges ---------------------------------------------------------------------------------------
+# ---- gradient edges ------------------------------------------------------------------------------
 
 
 def gradient(trace: tl.Trace, label: str) -> Tensor:
@@ -397,7 +397,7 @@ def test_an_edge_of_a_value_changed_after_the_capture_raises() -> None:
         trace["mul_1"].gradient_edge
 
 
-# ---- calls that fail on the way -----------------------------------------------------------------------------
+# ---- calls that fail on the way ------------------------------------------------------------------
 
 
 def test_a_write_that_fails_is_no_op_and_loses_nothing() -> None:

@@ -225,6 +225,8 @@ class FunctionMode(TorchFunctionMode):
         if wrapper.__name__ == "__get__":
             out = wrapper(*args)
             if isinstance(out, Tensor) and not self._is_quiet():
+                if self._calls.watched is not None:
+                    self._tensors.buffers_may_have_changed(self._calls.watched)
                 site, call = self._sites.locate(frame)
                 recorded = self._tensors.plain_args(args[:1], frame)
                 # torch makes a wrapper for each read

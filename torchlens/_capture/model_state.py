@@ -144,20 +144,17 @@ class ModelState:
     def _addresses(self) -> list[list[str]]:
         """All addresses of each module, the first one first. A module inside itself is not followed."""
         found: list[list[str]] = [[] for _ in self.modules]
-        active: set[int] = set()
-
-        def spell(index: int) -> list[str]:
-            if not found[index] and index not in active:
-                active.add(index)
-                for parent, name in self._module_places[index]:
-                    prefixes = [""] if parent is None else spell(parent)
-                    found[index] += [_join(prefix, name) for prefix in prefixes]
-                active.discard(index)
-            return found[index]
-
         for index in range(len(self.modules)):
-            spell(index)
+            self._spell(index, found, ())
         return found
+
+    def _spell(self, index: int, found: list[list[str]], within: tuple[int, ...]) -> list[str]:
+        """Fill in the addresses of a module; `within` are the modules inside which it is being spelled."""
+        if not found[index] and index not in within:
+            for parent, name in self._module_places[index]:
+                prefixes = [""] if parent is None else self._spell(parent, found, (*within, index))
+                found[index] += [_join(prefix, name) for prefix in prefixes]
+        return found[index]
 
     def _add(self, module: nn.Module, parent: int | None, name: str) -> int:
         index = self.module_index.get(id(module))
@@ -194,8 +191,6 @@ class ModelState:
     def _hold(self, slot: BufferSlot, tensor: Tensor) -> None:
         slot.current = tensor
         self._slots_by_tensor[id(tensor)] = slot
-        if slot.initial is None:
-            slot.initial = tensor
 
 
 def _spelled(places: list[tuple[int, str]], addresses: list[list[str]]) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ class ModuleCalls:
         self.watched: nn.Module | None = None
         """The innermost module, if it has buffers that may be reassigned."""
         self._state = state
+        self._module_index = state.module_index
         self._begun: list[_Begun | None] = [None]
         """By call; the space outside all calls is call 0."""
         self._ended: dict[int, tuple[Any, Any, int]] = {}
@@ -137,8 +138,9 @@ class ModuleCalls:
         if type(module) not in self._unfusable:
             self._keep_fused(module, frame)
         start = len(self._rows)
-        if parent == 0:
+        if id(module) not in self._module_index:
             self._state.index_of(module)  # a module outside the model is named, and its parameters known
+        if parent == 0:
             self.roots.append(call)
             self._events.root_call_starts(args, frame.f_locals.get("kwargs", {}))
         known = self._known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from types import FrameType
+from types import FrameType, FunctionType, MethodType
 from typing import Any, Final, cast
 
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ def find_name(tensor: Tensor, roots: Iterator[tuple[str, object]]) -> str | None
         name, value, depth = queue.popleft()
         if value is tensor:
             return name
-        if depth < _DEPTH and not isinstance(value, _NO_ATTRIBUTES) and id(value) not in visited:
+        if depth < _DEPTH and not issubclass(type(value), _NO_ATTRIBUTES) and id(value) not in visited:
             visited.add(id(value))
             queue.extend((inner, item, depth + 1) for inner, item in _parts(name, value))
     return None
@@ -55,19 +55,31 @@ _MODULE_TABLES = frozenset(vars(nn.Module()))
 
 
 def _parts(name: str, value: object) -> Iterator[tuple[str, object]]:
-    if isinstance(value, dict):
-        for key, item in list(cast("dict[object, object]", value).items()):
-            if isinstance(key, (str, int)):
+    """What a value holds, by name. Only its type is asked: `isinstance` and `hasattr` can run its code."""
+    kind = type(value)
+    held: Any = value
+    if issubclass(kind, dict):
+        entries: list[Any] = list(dict.items(held))
+        for key, item in entries:
+            if issubclass(type(key), (str, int)):
                 yield f"{name}[{key!r}]", item
-    elif isinstance(value, (list, tuple)):
-        yield from ((f"{name}[{at}]", item) for at, item in enumerate(cast("list[object]", value)))
-    elif callable(value) and hasattr(value, "__closure__"):
-        yield from _function_parts(name, value)
-    elif not hasattr(value, "__path__"):  # packages lead everywhere
-        attributes = getattr(value, "__dict__", None)
-        if isinstance(attributes, dict):
-            entries = list(cast("dict[str, object]", attributes).items())
-            yield from ((f"{name}.{key}", item) for key, item in entries)
+    elif issubclass(kind, (list, tuple)):
+        items: Iterator[Any] = list.__iter__(held) if issubclass(kind, list) else tuple.__iter__(held)
+        yield from ((f"{name}[{at}]", item) for at, item in enumerate(items))
+    elif kind is FunctionType or kind is MethodType:
+        yield from _function_parts(name, held)
+    else:
+        attributes = _attributes(value)
+        if "__path__" not in attributes:  # packages lead everywhere
+            yield from ((f"{name}.{key}", item) for key, item in list(attributes.items()))
+
+
+def _attributes(value: object) -> dict[str, object]:
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return attributes if type(attributes) is dict else {}
 
 
 def _function_parts(name: str, function: Any) -> Iterator[tuple[str, object]]:

@@ -141,13 +141,14 @@ class Session:
         self._rows.append(("boundary", name, place, call, 0, args, None, out, None, 0, None))
 
     def _note_output(self, output: Any) -> None:
-        recorded = self.plain(output)
+        with torch._C.DisableTorchFunction():  # hooks run with the mode on
+            recorded = self.plain(output)
+            for tensor in tensors_in(recorded):
+                self._output_rows.append(len(self._rows))
+                version = version_of(tensor)
+                self._rows.append(("output", "output", 0, 0, 0, (tensor,), None, tensor, version, 0, None))
         if not self._block:
             self._output = recorded
-        for tensor in tensors_in(recorded):
-            self._output_rows.append(len(self._rows))
-            version = version_of(tensor)
-            self._rows.append(("output", "output", 0, 0, 0, (tensor,), None, tensor, version, 0, None))
 
     def _record(self, error: BaseException | None) -> Record:
         status: Status = "complete" if error is None else "failed"

@@ -10,6 +10,7 @@ from itertools import chain
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from torchlens._capture.call_site import CallSites
@@ -65,37 +66,38 @@ class Tensors:
         return tensor
 
     def _identify(self, tensor: Tensor, frame: FrameType | None) -> None:
-        state = self._state
-        if state.param_of(tensor):
-            self.known.add(id(tensor))
-            return
-        slot = state.slot_holding(tensor)
-        if slot is None and (isinstance(tensor, nn.Parameter) or not self._rows):
-            state.rescan()
-            if state.param_of(tensor):
+        slot = self._state.slot_holding(tensor)
+        # hooks run with the mode on, and a tensor subclass must not see our calls either
+        with torch._C.DisableTorchFunction():
+            if slot is not None and slot.initial is tensor and not slot.rows:
+                self._add_start(slot)
+            elif self._is_param(tensor):
                 self.known.add(id(tensor))
-                return
-        if slot is not None:
-            slot.rows.append(self._add_row("buffer", self._state.name_of(slot), tensor))
-        elif (original := self._same_storage(tensor)) is not None:
-            self.known.add(id(tensor))
-            self.aliases.append((len(self._rows), tensor, original))
-        else:
-            self._add_source(tensor, frame)
+            elif (original := self._same_storage(tensor)) is not None:
+                self.known.add(id(tensor))
+                self.aliases.append((len(self._rows), tensor, original))
+            else:
+                self._add_source(tensor, frame)
+
+    def _is_param(self, tensor: Tensor) -> bool:
+        if self._state.param_of(tensor):
+            return True
+        if not isinstance(tensor, nn.Parameter):
+            return False
+        self._state.rescan()  # it may have been registered since
+        return self._state.param_of(tensor)
 
     def buffers_may_have_changed(self, module: nn.Module) -> None:
         """Note the buffers of a module that were assigned another tensor."""
         for slot, tensor in self._state.reassigned(module):
-            if id(tensor) not in self.known:
-                self.meet_assigned(slot, tensor)
-            else:
+            if not slot.rows:
+                self._add_start(slot)
+            self.meet(tensor, None)
+            with torch._C.DisableTorchFunction():
                 self._add_version(slot, tensor, self._maker_place(tensor))
 
-    def meet_assigned(self, slot: BufferSlot, tensor: Tensor) -> None:
-        """A buffer was assigned a tensor that no recorded call made."""
-        slot.rows.append(self._add_row("buffer", self._state.name_of(slot), tensor))
-
     def before_first_write(self) -> None:
+        """Note which storages are never copied; nothing is paid for this until something is written."""
         if not self._param_storages_found:
             self._param_storages_found = True
             self.ledger.param_storages = self._state.param_storages()
@@ -144,8 +146,12 @@ class Tensors:
             ("buffer", self._state.name_of(slot), site, call, 0, (tensor,), None, tensor, version, 0, None)
         )
         self.known.add(id(tensor))
-        self.ledger.new_version(tensor, row)
         slot.rows.append(row)
+
+    def _add_start(self, slot: BufferSlot) -> None:
+        """The row of the value that a buffer had before anything was seen to change it."""
+        if slot.initial is not None:
+            slot.rows.append(self._add_row("buffer", self._state.name_of(slot), slot.initial))
 
     def _add_row(self, kind: str, name: str, tensor: Tensor) -> int:
         row = len(self._rows)

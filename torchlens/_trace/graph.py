@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from torchlens._trace.reader import TraceReader
@@ -19,7 +20,7 @@ def build_graph(reader: TraceReader) -> nx.DiGraph[str]:
     """
     import networkx as nx
 
-    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph = _graph_class()()
     labels = reader.op_labels
     rows, numbers, layering = reader.rows, reader.numbers, reader.layering
     addresses = [entry.addresses[0] for entry in reader.record.modules]
@@ -48,3 +49,37 @@ def build_graph(reader: TraceReader) -> nx.DiGraph[str]:
             graph.add_edge(labels[parent], labels[op], positions=tuple(filled))
     nx.freeze(graph)
     return graph
+
+
+@cache
+def _graph_class() -> type[nx.DiGraph[str]]:
+    import networkx as nx
+
+    class OpGraph(nx.DiGraph[str] if TYPE_CHECKING else nx.DiGraph):
+        """A directed graph that leaves no reference cycle: networkx keeps on a graph the views that hold it."""
+
+        @property
+        def edges(self) -> nx.reportviews.OutEdgeView[str]:
+            return nx.reportviews.OutEdgeView(self)
+
+        @property
+        def out_edges(self) -> nx.reportviews.OutEdgeView[str]:
+            return nx.reportviews.OutEdgeView(self)
+
+        @property
+        def in_edges(self) -> nx.reportviews.InEdgeView[str]:
+            return nx.reportviews.InEdgeView(self)
+
+        @property
+        def degree(self) -> nx.reportviews.DiDegreeView[str]:
+            return nx.reportviews.DiDegreeView(self)
+
+        @property
+        def in_degree(self) -> nx.reportviews.InDegreeView[str]:
+            return nx.reportviews.InDegreeView(self)
+
+        @property
+        def out_degree(self) -> nx.reportviews.OutDegreeView[str]:
+            return nx.reportviews.OutDegreeView(self)
+
+    return OpGraph

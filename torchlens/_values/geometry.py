@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 import numpy as np
+import torch
 from numpy.lib.stride_tricks import as_strided
 from torch import Tensor
 
@@ -45,6 +46,17 @@ class Region:
                 expected *= size
         return True
 
+    @property
+    def may_overlap_itself(self) -> bool:
+        """Whether one element of the storage may stand at several places, as in an expanded tensor."""
+        extent = 1
+        for stride, size in sorted(zip(self.stride, self.size)):
+            if size > 1:
+                if stride < extent:
+                    return True
+                extent += stride * (size - 1)
+        return False
+
     def mask(self, flat: np.ndarray, unit: int) -> np.ndarray:
         """A view of `flat`, which has one item for each `unit` bytes of the storage, on this region."""
         ratio = self.itemsize // unit
@@ -68,6 +80,14 @@ def region_of(tensor: Tensor) -> Region:
         return Region(offset, tuple(tensor.shape), tensor.stride(), tensor.element_size())
     except (RuntimeError, NotImplementedError, ValueError):
         return Region(0, (1,), (1,), 1)
+
+
+def flat_span(tensor: Tensor) -> Tensor:
+    """A flat view of the storage from the first to the last element of the tensor."""
+    region = region_of(tensor)
+    first, past = (byte // region.itemsize for byte in region.span)
+    view = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return view.set_(tensor.untyped_storage(), first, (past - first,), (1,))
 
 
 def same_geometry(one: Tensor, other: Tensor) -> bool:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from torchlens._values.geometry import StorageKey, same_geometry, storage_key
+from torchlens._values.geometry import StorageKey, flat_span, region_of, same_geometry, storage_key
 from torchlens._values.storage_index import StorageIndex
 from torchlens._values.versions import gradient_edge_of, version_of
 
@@ -31,8 +31,8 @@ class Write:
     """The op of the row that wrote; None when the call failed on the way."""
     tensor: Tensor
     """An alias of the written tensor as it was: the geometry that counts as written."""
-    region: Tensor | None = None
-    """An alias of the elements to restore `saved` into; None when no element changed."""
+    region: Tensor
+    """An alias of the elements to restore `saved` into."""
     index: Any = None
     """Where in `region` the saved elements go, when they were picked by index tensors."""
     saved: Tensor | None = None
@@ -75,6 +75,8 @@ class Ledger:
         """Save what is about to be overwritten: `region`, or `region[index]` where `index` is given."""
         key = storage_key(tensor)
         with torch._C.DisableTorchFunction():  # a tensor subclass must not see our calls
+            if index is None and region_of(region).may_overlap_itself:
+                region = flat_span(region)  # torch refuses to write the saved elements back otherwise
             write = Write(self._index.num_rows, None, tensor.detach(), region.detach())
             if torch.is_grad_enabled():
                 write.edges = self._edges_since_last_write(key)
@@ -98,10 +100,6 @@ class Ledger:
     def failed_write(self, write: Write | MetadataWrite, tensor: Tensor) -> None:
         """Complete a write whose call raised: no op wrote, but elements may have changed."""
         write.bumps += version_of(tensor) or 0
-
-    def new_version(self, tensor: Tensor, row: int) -> None:
-        """Make `row` the last writer of the tensor's elements without changing any (a buffer's version)."""
-        self.writes.setdefault(storage_key(tensor), []).append(Write(row, 0, tensor.detach()))
 
     def before_metadata(self, tensor: Tensor) -> MetadataWrite:
         """Keep the geometry of a tensor whose metadata is about to change."""

@@ -41,7 +41,7 @@ class ValueStore:
         since = [w for w in self._ledger.writes.get(key, ()) if w.row > row or (w.row == row and not after)]
         self._check_unchanged(tensor, alias, row, what)
         region = region_of(alias)
-        undo = [w for w in since if w.region is not None and last_writers(region, [region_of(w.region)])[0]]
+        undo = [w for w in since if last_writers(region, [region_of(w.region)])[0]]
         if not undo:
             return alias
         lost = next((write for write in undo if write.lost is not None), None)
@@ -131,7 +131,7 @@ def _rebuild(alias: Tensor, since: Sequence[Write]) -> Tensor:
             return saved.clone()
         scratch = alias.untyped_storage().clone()
         for write in reversed(since):
-            if write.saved is None or write.region is None:
+            if write.saved is None:
                 continue
             target = _on(scratch, write.region)
             if write.index is None:
