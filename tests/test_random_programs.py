@@ -11,7 +11,7 @@ from torch import Tensor
 
 import torchlens as tl
 from tests.programs import random_source
-from tests.programs.last_writers import Call, Writer, equal_bits, last_writers, tensors_in
+from tests.programs.last_writers import Call, LastWriters, Writer, equal_bits, last_writers, tensors_in
 from tests.programs.random_source import Program
 from tests.programs.reading import lint
 from torchlens._trace.reference import references_in
@@ -23,11 +23,11 @@ def run_plainly(program: Program) -> tuple[list[Tensor], tuple[Tensor, ...]]:
     return program.build()(*inputs), inputs
 
 
-def run_by_reference(program: Program) -> tuple[list[Call], list[set[Writer]]]:
+def run_by_reference(program: Program) -> tuple[LastWriters, list[set[Writer]]]:
     inputs, run = program.inputs(), program.build()
     torch.manual_seed(0)
-    _, calls, writers = last_writers(run, dict(zip(("x", "y"), inputs, strict=True)), *inputs)
-    return calls, writers
+    _, watched, writers = last_writers(run, dict(zip(("x", "y"), inputs, strict=True)), *inputs)
+    return watched, writers
 
 
 def run_under_capture(program: Program) -> tuple[Any, tuple[Tensor, ...]]:
@@ -53,23 +53,24 @@ class Numbering:
         self.numbers: dict[str, Writer] = {op.label: k for k, op in enumerate(self.ops)}
         self.numbers |= {op.label: name for op, name in zip(trace.inputs, ("x", "y"), strict=True)}
 
+        if "h" in trace.buffers:
+            versions = trace.buffers["h"].versions
+            self.numbers |= {op.label: f"h{n}" if n else "h" for n, op in enumerate(versions)}
+
     def writers(self, op: Any) -> set[Writer]:
-        """The op's parents by number; a buffer version stands for the write that made it."""
-        found: set[Writer] = set()
-        for parent in op.parents:
-            if parent.kind == "buffer":
-                found |= self.writers(parent) or {"h"}
-            else:
-                found.add(self.numbers[parent.label])
-        return found
+        """The op's parents by number."""
+        return {self.numbers[parent.label] for parent in op.parents}
 
 
-def assert_same_edges(trace: Any, calls: list[Call], returned: list[set[Writer]]) -> None:
-    numbering = Numbering(trace, calls)
-    for k, (op, call) in enumerate(zip(numbering.ops, calls, strict=True)):
+def assert_same_edges(trace: Any, watched: LastWriters, returned: list[set[Writer]]) -> None:
+    numbering = Numbering(trace, watched.calls)
+    for k, (op, call) in enumerate(zip(numbering.ops, watched.calls, strict=True)):
         assert op.output_slot == call.slot, f"{k}: {op.label} against {call.name}"
         assert numbering.writers(op) == call.parents, f"parents of {k}: {op.label} ({call.name})"
     for op, writers in zip(trace.outputs, returned, strict=True):
+        assert numbering.writers(op) == writers, f"parents of {op.label}"
+    versions = trace.buffers["h"].versions if watched.versions else ()
+    for op, writers in zip(versions[1:], watched.versions, strict=True):
         assert numbering.writers(op) == writers, f"parents of {op.label}"
 
 
@@ -91,13 +92,14 @@ def argument_values(op: Any) -> list[Tensor]:
 def assert_observed_faithfully(program: Program, backwards: bool) -> None:
     note(program.source)
     expected, inputs = run_plainly(program)
-    calls, returned = run_by_reference(program)
+    watched, returned = run_by_reference(program)
+    calls = watched.calls
     assume(all(call.out.numel() for call in calls))  # an empty tensor covers no element that someone wrote
     trace, traced_inputs = run_under_capture(program)
     lint(trace)
     assert_same_bits(trace.output, expected)
     assert_same_bits(traced_inputs, inputs)
-    assert_same_edges(trace, calls, returned)
+    assert_same_edges(trace, watched, returned)
     assert_same_values(trace, calls, backwards)
     if program.setting.requires_grad:
         assert_same_gradients(gradients(traced_inputs, trace.output), gradients(inputs, expected))

@@ -71,13 +71,21 @@ def shares_storage(one: Tensor, other: Tensor) -> bool:
 
 
 class LastWriters(TorchFunctionMode):
-    """Watches one run. `buffer` gives the tensor that is read as a whole version, whichever part is used."""
+    """Watches one run. `buffer` gives the tensor now held as the buffer `h`.
+
+    Whatever writes into the buffer's storage, or assigns another tensor, makes a new version: `h1`, `h2` and
+    so on after the starting `h`. For readers of the buffer object it is the last writer of all elements;
+    other views of the storage see who wrote their elements.
+    """
 
     def __init__(self, buffer: Callable[[], Tensor | None]) -> None:
         super().__init__()
         self.buffer = buffer
         self.calls: list[Call] = []
         self.seen: dict[int, Seen] = {}
+        self.held = buffer()
+        self.versions: list[set[Writer]] = []
+        """The writers that each new version of the buffer was made from."""
 
     def start(self, tensor: Tensor, name: str | None) -> None:
         """Take in a tensor that was there before; without a name it counts as nobody's work."""
@@ -87,7 +95,7 @@ class LastWriters(TorchFunctionMode):
     def writers_of(self, tensor: Tensor, addresses: list[int] | None = None) -> set[Writer]:
         seen = self.seen.get(id(tensor))
         assert seen is not None and seen.tensor() is tensor, "a tensor of unknown origin"
-        wanted = seen.writers if addresses is None or tensor is self.buffer() else addresses
+        wanted = seen.writers if addresses is None else addresses
         return {seen.writers[address] for address in wanted if address in seen.writers}
 
     def make(self, tensor: Tensor, call: int) -> None:
@@ -98,11 +106,26 @@ class LastWriters(TorchFunctionMode):
         for seen in self.seen.values():
             if seen.tensor() is not None:
                 seen.writers.update(dict.fromkeys(written & seen.writers.keys(), call))
+        buffer = self.buffer()
+        if buffer is not None and shares_storage(target, buffer):
+            self.make_version(buffer)
+
+    def make_version(self, buffer: Tensor) -> None:
+        self.versions.append(self.writers_of(buffer))
+        seen = self.seen[id(buffer)]
+        seen.writers = dict.fromkeys(seen.writers, f"h{len(self.versions)}")
+
+    def see_assignment(self) -> None:
+        buffer = self.buffer()
+        if buffer is not self.held and buffer is not None:
+            self.held = buffer
+            self.make_version(buffer)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        self.see_assignment()
         given = list(tensors_in([args, kwargs]))
         before = [(copied(t), t._version, self.writers_of(t)) for t in given]
         result = func(*args, **kwargs)
@@ -128,9 +151,9 @@ class LastWriters(TorchFunctionMode):
 
     def record(self, out: Tensor, target: Tensor | None) -> None:
         number = len(self.calls) - 1
+        self.make(out, number)
         if target is not None:
             self.write(target, number)
-        self.make(out, number)
 
 
 def function_name(func: Any) -> str:
@@ -147,7 +170,7 @@ def written_tensor(name: str, moved: list[Tensor], kwargs: dict[str, Any]) -> Te
 
 
 def last_writers(run: Callable[..., Any], known: dict[str, Tensor], *inputs: Any) -> Any:
-    """What the run returns, its calls, and the writers of each tensor it returns.
+    """What the run returns, the mode that watched it, and the writers of each tensor it returns.
 
     `known` names the tensors there before. Parameters of a module count as written by nobody.
     """
@@ -159,7 +182,8 @@ def last_writers(run: Callable[..., Any], known: dict[str, Tensor], *inputs: Any
         mode.start(tensor, name)
     with mode:
         result = run(*inputs)
-    return result, mode.calls, [mode.writers_of(t) for t in tensors_in(result)]
+    mode.see_assignment()
+    return result, mode, [mode.writers_of(t) for t in tensors_in(result)]
 
 
 def equal_bits(one: Tensor, other: Tensor) -> bool:

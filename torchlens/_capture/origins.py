@@ -59,12 +59,12 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, object]]:
     kind = type(value)
     held: Any = value
     if issubclass(kind, dict):
-        entries: list[Any] = list(dict.items(held))
-        for key, item in entries:
+        entries = cast("Iterator[tuple[object, object]]", dict.items(held))
+        for key, item in list(entries):
             if issubclass(type(key), (str, int)):
                 yield f"{name}[{key!r}]", item
     elif issubclass(kind, (list, tuple)):
-        items: Iterator[Any] = list.__iter__(held) if issubclass(kind, list) else tuple.__iter__(held)
+        items = cast("Iterator[object]", (list if issubclass(kind, list) else tuple).__iter__(held))
         yield from ((f"{name}[{at}]", item) for at, item in enumerate(items))
     elif kind is FunctionType or kind is MethodType:
         yield from _function_parts(name, held)
@@ -79,7 +79,7 @@ def _attributes(value: object) -> dict[str, object]:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
-    return attributes if type(attributes) is dict else {}
+    return cast("dict[str, object]", attributes) if type(attributes) is dict else {}
 
 
 def _function_parts(name: str, function: Any) -> Iterator[tuple[str, object]]:

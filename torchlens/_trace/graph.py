@@ -53,33 +53,16 @@ def build_graph(reader: TraceReader) -> nx.DiGraph[str]:
 
 @cache
 def _graph_class() -> type[nx.DiGraph[str]]:
+    """A directed graph that leaves no reference cycle: networkx keeps on a graph the views that hold it."""
     import networkx as nx
+    from networkx.classes import reportviews
 
-    class OpGraph(nx.DiGraph[str] if TYPE_CHECKING else nx.DiGraph):
-        """A directed graph that leaves no reference cycle: networkx keeps on a graph the views that hold it."""
-
-        @property
-        def edges(self) -> nx.reportviews.OutEdgeView[str]:
-            return nx.reportviews.OutEdgeView(self)
-
-        @property
-        def out_edges(self) -> nx.reportviews.OutEdgeView[str]:
-            return nx.reportviews.OutEdgeView(self)
-
-        @property
-        def in_edges(self) -> nx.reportviews.InEdgeView[str]:
-            return nx.reportviews.InEdgeView(self)
-
-        @property
-        def degree(self) -> nx.reportviews.DiDegreeView[str]:
-            return nx.reportviews.DiDegreeView(self)
-
-        @property
-        def in_degree(self) -> nx.reportviews.InDegreeView[str]:
-            return nx.reportviews.InDegreeView(self)
-
-        @property
-        def out_degree(self) -> nx.reportviews.OutDegreeView[str]:
-            return nx.reportviews.OutDegreeView(self)
-
-    return OpGraph
+    views = {
+        "edges": reportviews.OutEdgeView,
+        "out_edges": reportviews.OutEdgeView,
+        "in_edges": reportviews.InEdgeView,
+        "degree": reportviews.DiDegreeView,
+        "in_degree": reportviews.InDegreeView,
+        "out_degree": reportviews.OutDegreeView,
+    }
+    return type("OpGraph", (nx.DiGraph,), {name: property(view) for name, view in views.items()})

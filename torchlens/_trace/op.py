@@ -205,7 +205,7 @@ class Op(View):
 
     @property
     def gradient_edge(self) -> GradientEdge | None:
-        """Where the value enters autograd's graph (see `torch.autograd.grad`); None if it needs no gradient."""
+        """The value's place in autograd's graph, for `torch.autograd.grad`; None if it needs no gradient."""
         return self._reader.values.gradient_edge(self._tensor, self._row, what=self.label)
 
     @property

@@ -28,27 +28,28 @@ SCALARS: Final = frozenset(
 Each: TypeAlias = Callable[[Tensor], Any]
 
 
-def plain(value: Any, each: Each, path: tuple[int, ...] = ()) -> Any:
+def plain(value: object, each: Each, path: tuple[int, ...] = ()) -> Any:
     """`value` as plain data, with what `each` gives for each tensor in it, in order.
 
     `path` holds the ids of the containers around it: one that contains itself ends there.
     """
     if isinstance(value, Tensor):
         return each(value)
-    kind: type[Any] = type(value)
+    kind = type(value)
     if kind in SCALARS:
         return value
     if id(value) in path or len(path) > _MAX_DEPTH:
         return opaque(value)
     path = (*path, id(value))
+    held: Any = value
     if kind is tuple:
-        return tuple([plain(item, each, path) for item in value])
+        return tuple([plain(item, each, path) for item in held])
     if kind is list:
-        return [plain(item, each, path) for item in value]
+        return [plain(item, each, path) for item in held]
     if kind is dict:
-        return {_plain_key(key): plain(item, each, path) for key, item in value.items()}
+        return {_plain_key(key): plain(item, each, path) for key, item in held.items()}
     if kind is slice:
-        return slice(*(plain(part, each, path) for part in (value.start, value.stop, value.step)))
+        return slice(*(plain(part, each, path) for part in (held.start, held.stop, held.step)))
     return _walker(kind)(value, lambda item: plain(item, each, path))
 
 
@@ -91,12 +92,13 @@ def _walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
     """How values of a type are made plain; asked once a type, as the answer takes many questions."""
     if issubclass(kind, torch.nn.utils.rnn.PackedSequence):
         return lambda value, each: torch.nn.utils.rnn.PackedSequence(*(each(part) for part in tuple(value)))
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return lambda value, each: kind(*(each(item) for item in value))
-    base: Any = kind.__base__
-    if base in (tuple, list):  # torch.return_types and user subclasses
+    make: Any = kind
+    if issubclass(kind, tuple) and hasattr(make, "_fields"):
+        return lambda value, each: make(*(each(item) for item in value))
+    base: Any = make.__base__
+    if make.__base__ in (tuple, list):  # torch.return_types and user subclasses
         return lambda value, each: base([each(item) for item in value])
-    if dataclasses.is_dataclass(kind) and not issubclass(kind, type):
+    if dataclasses.is_dataclass(make) and not issubclass(kind, type):
         return _dataclass
     if issubclass(kind, OrderedDict):
         return lambda value, each: OrderedDict((_plain_key(key), each(item)) for key, item in value.items())
@@ -112,11 +114,12 @@ def _dataclass(value: object, each: _Item) -> Any:
     held: Any = value
     kind = type(value)
     copied: Any = kind.__new__(kind)
+    is_dict = issubclass(kind, dict)
     mapping: type[dict[str, Any]] = OrderedDict if issubclass(kind, OrderedDict) else dict
     for field in dataclasses.fields(held):
         if hasattr(held, field.name):
             item = each(getattr(held, field.name))
             object.__setattr__(copied, field.name, item)
-            if isinstance(copied, mapping) and field.name in held:  # ModelOutput is a dict of its fields
+            if is_dict and field.name in held:  # ModelOutput is a dict of its fields
                 mapping.__setitem__(copied, field.name, item)
     return copied
