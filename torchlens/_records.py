@@ -86,6 +86,9 @@ class Opaque:
     type_name: str
     text: str
 
+    def __hash__(self) -> int:
+        return id(self)  # as keys of a dict, two objects with one text stay two
+
     def __repr__(self) -> str:
         return self.text
 
@@ -193,6 +196,8 @@ class BufferEntry:
     """Its versions' rows, the starting value first; empty when nothing read or wrote it."""
     initial: Any
     final: Any
+    version: int | None
+    """Version counter of `initial` when the capture began."""
 
 
 @dataclass(slots=True)

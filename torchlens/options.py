@@ -24,6 +24,9 @@ class CaptureOptions:
     max_copied: int | None = None
 
     def __post_init__(self) -> None:
+        for name, value in (("seed", self.seed), ("max_copied", self.max_copied)):
+            if value is not None and type(value) is not int:
+                raise OptionError(f"{name}={value!r} is a {type(value).__name__}; give an int, or None")
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise OptionError(f"seed={self.seed} is not in 0..2**63-1; give a non-negative integer")
         if self.max_copied is not None and self.max_copied < 0:

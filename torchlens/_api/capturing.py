@@ -14,7 +14,7 @@ from torchlens._api.trace import Trace
 from torchlens._capture.collector import collector_paused
 from torchlens._capture.random_state import derived_seed, seeded
 from torchlens._capture.refusals import refuse_unsupported
-from torchlens._capture.session import Session
+from torchlens._capture.session import Session, refuse_nested
 from torchlens.errors import InputError
 from torchlens.options import CaptureOptions
 
@@ -37,6 +37,7 @@ def trace(
     >>> t["linear_1"].shape
     (1, 2)
     """
+    refuse_nested()
     options = capture or CaptureOptions()
     if options.seed is None:
         options = replace(options, seed=derived_seed())
@@ -72,6 +73,7 @@ def capture(
     >>> t["linear_1"].num_passes
     2
     """
+    refuse_nested()
     options = capture or CaptureOptions()
     session = _session(model, options)
     result = Trace()

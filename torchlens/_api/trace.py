@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from torchlens import flops
+from torchlens._api.features import AllFeatures
 from torchlens._records import Failure, Record, RunOptions, Status
 from torchlens._trace.graph import build_graph
 from torchlens._trace.layer import Layer
@@ -19,11 +19,10 @@ from torchlens._trace.state import Buffer, Param
 from torchlens._trace.views import Views
 from torchlens._values.ledger import Ledger
 from torchlens.errors import CaptureOpenError, NotSavedError
-from torchlens.report.summary import describe, summarize
+from torchlens.report.summary import Summary, describe, summarize
 
 if TYPE_CHECKING:
     import networkx as nx
-    from rich.console import RenderableType
 
 
 class Trace:
@@ -56,7 +55,7 @@ class Trace:
         return self._views.reader.record
 
     def _finish(self, record: Record, ledger: Ledger) -> None:
-        self._open_views = Views(TraceReader(record, ledger, flops.count))
+        self._open_views = Views(TraceReader(record, ledger, AllFeatures()))
 
     @property
     def ops(self) -> Named[Op]:
@@ -106,9 +105,6 @@ class Trace:
             return False
         return True
 
-    def __len__(self) -> int:
-        return len(self.ops)
-
     @property
     def graph(self) -> nx.DiGraph[str]:
         """The ops as a networkx graph: nodes are op labels, an edge's `positions` the arguments it fills."""
@@ -152,9 +148,12 @@ class Trace:
         """Bytes copied during the run because they were about to be overwritten in place."""
         return self._reader.values.copied_bytes
 
-    def summary(self) -> RenderableType:
-        """The module tree, layers, parameters and cost, as a rich renderable that also prints as text."""
-        return summarize(self._views)
+    def summary(self, *, depth: int | None = None, fold: bool = True) -> Summary:
+        """The module tree, layers, parameters and cost, as a rich renderable that also prints as text.
+
+        `depth` opens that many levels of modules; `fold=False` shows each of several like blocks.
+        """
+        return summarize(self._views, depth=depth, fold=fold)
 
     def cleanup(self) -> None:
         """Free everything the trace holds; reading it raises `NotSavedError` from then on."""
@@ -163,4 +162,9 @@ class Trace:
         self.__dict__.pop("_graph", None)
 
     def __repr__(self) -> str:
+        if self._cleaned:
+            return "<Trace, freed by cleanup()>"
         return describe(self._views) if self._open_views is not None else "<Trace, its capture block is open>"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()

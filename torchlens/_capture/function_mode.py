@@ -86,8 +86,8 @@ class FunctionMode(TorchFunctionMode):
             return self._special(func, types, args, kwargs or _NO_KWARGS, kind, frame)
         if _backward_running() != -1:
             return func(*args, **kwargs) if kwargs else func(*args)
-        if calls.watched is not None:
-            self._tensors.buffers_may_have_changed(calls.watched)
+        if calls.alert:
+            calls.attend(frame)
         site, call = self._sites.locate(frame)
         if self._in_transform and site in self._in_transform:
             return self._start_transform(func, args, kwargs or _NO_KWARGS, frame)
@@ -158,8 +158,8 @@ class FunctionMode(TorchFunctionMode):
             guard = frame.f_back
             assert guard is not None and guard.f_back is not None
             caller = guard.f_back
-        if self._calls.watched is not None:
-            self._tensors.buffers_may_have_changed(self._calls.watched)
+        if self._calls.alert:
+            self._calls.attend(caller)
         site, call = self._sites.locate(caller)
         if site in self._in_transform:
             return self._start_transform(func, args, kwargs, caller)
@@ -224,9 +224,9 @@ class FunctionMode(TorchFunctionMode):
         """A tensor's attribute read or set: an op where it gives a tensor, or sets `data`."""
         if wrapper.__name__ == "__get__":
             out = wrapper(*args)
-            if isinstance(out, Tensor) and not self._is_quiet():
-                if self._calls.watched is not None:
-                    self._tensors.buffers_may_have_changed(self._calls.watched)
+            if isinstance(out, Tensor) and not is_lazy(out) and not self._is_quiet():
+                if self._calls.alert:
+                    self._calls.attend(frame)
                 site, call = self._sites.locate(frame)
                 recorded = self._tensors.plain_args(args[:1], frame)
                 # torch makes a wrapper for each read

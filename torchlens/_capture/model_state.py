@@ -26,6 +26,7 @@ class BufferSlot:
     current: Tensor | None
     initial: Tensor | None
     index: int
+    version: int | None
     rows: list[int] = field(default_factory=list[int])
 
 
@@ -46,6 +47,7 @@ class ModelState:
         self._add(root if root is not None else nn.Module(), None, "")
         for name, model in named.items():
             self._add(model, 0, name)
+        self._known_params()  # now: `functional_call` swaps them while the model runs
 
     def index_of(self, module: nn.Module) -> int:
         """The module's index; one met for the first time is added, named by its class and a number."""
@@ -124,7 +126,7 @@ class ModelState:
             for module, _ in slot.places:
                 modules[module].buffers += (slot.index,)
             names = _spelled(slot.places, addresses)
-            buffers.append(BufferEntry(names, slot.persistent, slot.rows, slot.initial, slot.current))
+            buffers.append(BufferEntry(names, slot.persistent, slot.rows, slot.initial, slot.current, slot.version))
         return modules, params, buffers
 
     def _known_params(self) -> dict[int, tuple[Tensor, list[tuple[int, str]], int | None]]:
@@ -181,8 +183,9 @@ class ModelState:
         if slot is not None:
             slot.places.append((index, name))
         else:
+            version = None if buffer is None else version_of(buffer)
             persistent = name not in module._non_persistent_buffers_set
-            slot = BufferSlot([(index, name)], persistent, buffer, buffer, len(self.slots))
+            slot = BufferSlot([(index, name)], persistent, buffer, buffer, len(self.slots), version)
             self.slots.append(slot)
             if buffer is not None:
                 self._slots_by_tensor[id(buffer)] = slot

@@ -60,13 +60,15 @@ class ModuleCalls:
         self.roots: list[int] = []
         self.quiet = False
         """True while what runs is not the forward: backward, or the inside of a transform."""
-        self.watched: nn.Module | None = None
+        self.alert = False
+        """True while each torch call must first `attend`."""
+        self._watched: nn.Module | None = None
         """The innermost module, if it has buffers that may be reassigned."""
         self._state = state
         self._module_index = state.module_index
         self._begun: list[_Begun | None] = [None]
         """By call; the space outside all calls is call 0."""
-        self._ended: dict[int, tuple[Any, Any, int]] = {}
+        self._ended: dict[int, tuple[Any, Any, int | None]] = {}
         """Call to (keyword arguments, output, end)."""
         self._sites = sites
         self._events = events
@@ -77,7 +79,8 @@ class ModuleCalls:
         self.notes: set[str] = set()
         self._module_code = module_code()
         self._thread = get_ident()
-        self._pending: list[tuple[int, CellType]] = []
+        self._pending: list[tuple[int, CellType, FrameType]] = []
+        """Calls whose module's own hooks run after ours, until they have run."""
         self._handles: list[Any] = []
 
     def open(self) -> None:
@@ -95,15 +98,33 @@ class ModuleCalls:
             nn_module._global_forward_hooks_with_kwargs.pop(handle.id, None)  # torch leaves this mark behind
         self._handles.clear()
 
-    def settle(self) -> None:
-        """Read what callers received from modules whose own hooks ran after ours."""
+    def attend(self, frame: FrameType | None) -> None:
+        """Before something happens in `frame`: note reassigned buffers, and outputs that are final now."""
+        if self._watched is not None:
+            self._events.buffers_may_have_changed(self._watched)
+        if self._pending:
+            self.settle(frame)
+
+    def settle(self, frame: FrameType | None) -> None:
+        """Read what callers received from modules whose own hooks are done, `frame` being none of them."""
+        running: set[int] = set()
+        while frame is not None:
+            running.add(id(frame))
+            frame = frame.f_back
         pending, self._pending = self._pending, []
-        for call, cell in pending:
-            kwargs, _, end = self._ended[call]
+        for call, cell, inner in pending:
+            if id(inner) in running:
+                self._pending.append((call, cell, inner))
+                continue
             output = self._events.plain(cell.cell_contents)
-            self._ended[call] = kwargs, output, end
+            self._ended[call] = self._ended[call][0], output, len(self._rows)
             if call in self.roots:
                 self._events.root_call_ends(call, output)
+        self._watch(self._watched)
+
+    def _watch(self, module: nn.Module | None) -> None:
+        self._watched = module if module is not None and module._buffers else None
+        self.alert = self._watched is not None or bool(self._pending)
 
     def entries(self) -> list[ModuleCallEntry]:
         """The calls as plain data, numbered module by module."""
@@ -127,29 +148,28 @@ class ModuleCalls:
             self._events.transform_starts(frame)
             return
         sites = self._sites
-        if self.watched is not None:
-            self._events.buffers_may_have_changed(self.watched)
-        if self._pending:
-            self.settle()
+        if self.alert:
+            self.attend(frame.f_back)
         parent = sites.caller_of(frame.f_back)
         call = len(self._begun)
         sites.frames.append(frame)
         sites.calls.append(call)
         if type(module) not in self._unfusable:
             self._keep_fused(module, frame)
-        start = len(self._rows)
         if id(module) not in self._module_index:
             self._state.index_of(module)  # a module outside the model is named, and its parameters known
         if parent == 0:
             self.roots.append(call)
             self._events.root_call_starts(args, frame.f_locals.get("kwargs", {}))
+        start = len(self._rows)
         known = self._known
         for value in args:
             if id(value) not in known:
                 args = self._events.plain(args)
                 break
         self._begun.append((module, parent, start, args))
-        self.watched = module if module._buffers else None
+        if module._buffers or self._watched is not None:
+            self._watch(module)
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any = None) -> None:
         # for an exception torch calls without keyword arguments, whatever was asked for
@@ -167,9 +187,10 @@ class ModuleCalls:
         if module._buffers:
             self._events.buffers_may_have_changed(module)
         outer = self._begun[sites.calls[-1]] if sites.calls else None
-        self.watched = outer[0] if outer is not None and outer[0]._buffers else None
-        if frame.f_code is not self._module_code:
-            return  # called for an exception: the call has no output
+        self._watch(outer[0] if outer is not None else None)
+        if frame.f_code is not self._module_code:  # called for an exception: the call has no output
+            self._ended[call] = self._events.plain(frame.f_locals.get("kwargs", {})), None, None
+            return
         if kwargs:
             kwargs = self._events.plain(kwargs)
         if isinstance(module, torch.jit.ScriptModule):
@@ -178,7 +199,8 @@ class ModuleCalls:
             output = self._events.plain(output)
         self._ended[call] = kwargs, output, len(self._rows)
         if module._forward_hooks or module._backward_hooks or module._backward_pre_hooks:
-            self._pending.append((call, _result_cell(frame)))
+            self._pending.append((call, _result_cell(frame), frame))
+            self.alert = True
         elif not sites.calls and call in self.roots:
             self._events.root_call_ends(call, output)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from torchlens.errors import NestedCaptureError, UnsupportedModelError
 
@@ -16,14 +15,10 @@ def refuse_unsupported(model: object) -> None:
             f"{name} runs in TorchScript's interpreter, not as Python, so its ops cannot be "
             "seen; trace the eager nn.Module it was made from"
         )
-    if isinstance(model, torch.export.ExportedProgram):
+    if any(kind.__module__.startswith("torch.export") for kind in type(model).__mro__):
         raise UnsupportedModelError(
-            "an ExportedProgram does not run as ordinary Python; trace the eager nn.Module before "
-            "exporting it"
-        )
-    if isinstance(model, nn.Module) and "ExportedProgram" in type(model).__qualname__:
-        raise UnsupportedModelError(
-            f"{name} comes from torch.export; trace the eager nn.Module before exporting it"
+            f"{name} comes from torch.export and does not run as ordinary Python; trace the eager nn.Module "
+            "before exporting it"
         )
     if torch.utils.data.get_worker_info() is not None:
         raise NestedCaptureError(

@@ -37,6 +37,15 @@ class Captured:
     ledger: Ledger
 
 
+def refuse_nested() -> None:
+    """Raise if a capture is open on this thread."""
+    if any(isinstance(mode, FunctionMode) for mode in _get_current_function_mode_stack()):
+        raise NestedCaptureError(
+            "a capture is already open on this thread; end it before the next one starts, "
+            "or read what the outer capture recorded"
+        )
+
+
 class Session:
     """A capture while it is open."""
 
@@ -61,11 +70,6 @@ class Session:
 
     def open(self) -> None:
         """Start recording on this thread."""
-        if any(isinstance(mode, FunctionMode) for mode in _get_current_function_mode_stack()):
-            raise NestedCaptureError(
-                "a capture is already open on this thread; end it before the next one starts, "
-                "or read what the outer capture recorded"
-            )
         self._sites.open(sys._getframe(1))
         self._calls.open()
         try:
@@ -84,7 +88,7 @@ class Session:
             self._calls.close()
             try:
                 if error is None:
-                    self._calls.settle()
+                    self._calls.settle(None)
                 for module in list(self._state.modules):
                     if module._buffers:
                         self._tensors.buffers_may_have_changed(module)
@@ -119,7 +123,8 @@ class Session:
         self._append_boundary("torchscript", site, call, args, output)
 
     def transform_starts(self, frame: FrameType) -> None:
-        self._mode.begin_transform(frame)
+        assert frame.f_back is not None
+        self._mode.begin_transform(frame.f_back)  # `frame` itself ends chains
 
     def buffers_may_have_changed(self, module: nn.Module) -> None:
         self._tensors.buffers_may_have_changed(module)

@@ -35,6 +35,7 @@ class Tensors:
         self.aliases: list[tuple[int, Tensor, Tensor]] = []
         """(row count at that moment, alias, known tensor on the same storage)."""
         self.unknown_sources: list[int] = []
+        self._source_rows: dict[int, int] = {}
         self.index = StorageIndex(rows)
         self.ledger = Ledger(self.index, max_copied)
         self._rows = rows
@@ -54,10 +55,12 @@ class Tensors:
     def add_inputs(self, found: list[Tensor]) -> None:
         """Tensors given from outside: each once, unless it is a parameter, a buffer or known already."""
         for tensor in found:
-            if id(tensor) in self.known or self._state.param_of(tensor):
-                continue
-            if self._state.slot_holding(tensor) is None:
-                self.inputs.append(self._add_row("input", "input", tensor))
+            if (source := self._source_rows.pop(id(tensor), None)) is not None:  # the block used it before
+                self._rows[source] = ("input", "input", *self._rows[source][2:])
+                self.inputs.append(source)
+            elif id(tensor) not in self.known and not self._state.param_of(tensor):
+                if self._state.slot_holding(tensor) is None:
+                    self.inputs.append(self._add_row("input", "input", tensor))
 
     def meet(self, tensor: Tensor, frame: FrameType | None) -> Tensor:
         """Find out what a tensor is that no call made, and write it down where it is not a parameter."""
@@ -168,7 +171,7 @@ class Tensors:
             module_roots(self._state.named_modules()),
         )
         name = find_name(tensor, roots)
-        row = self._add_row("source", name or "unknown", tensor)
+        row = self._source_rows[id(tensor)] = self._add_row("source", name or "unknown", tensor)
         if name is None:
             self.unknown_sources.append(row)
 

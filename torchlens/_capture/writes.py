@@ -30,9 +30,10 @@ class Target:
 Writes: TypeAlias = Callable[[Args, Kwargs], list[Target]]
 """Gives the targets of one call from its arguments."""
 
-_NO_DATA_WRITE = frozenset("requires_grad_ detach_ retain_grad_ share_memory_ rename_ _coalesced_".split())
+_NO_DATA_WRITE = frozenset("retain_grad_ share_memory_ rename_ _coalesced_".split())
 _METADATA = frozenset(
-    "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ resize_as_ set_ "
+    "requires_grad_ detach_ unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ resize_ "
+    "resize_as_ set_ "
     "sparse_resize_ sparse_resize_and_clear_".split()
 )
 _OPERATOR_WRITERS = frozenset("__iand__ __ior__ __ixor__ __ilshift__ __irshift__ __ipow__ __idiv__".split())
@@ -53,8 +54,19 @@ def writes_of(func: Callable[..., Any], name: str) -> Writes | None:
         return _indexed_by_dim
     if name in _BY_NAME:
         return _BY_NAME[name]
-    if name in _OPERATOR_WRITERS or (name.endswith("_") and not name.endswith("__")):
+    if name in _OPERATOR_WRITERS:
         return _first_argument
+    if name.endswith("_") and not name.endswith("__"):
+        return _several_arguments(name) or _first_argument
+    return None
+
+
+def _several_arguments(name: str) -> Writes | None:
+    """For an in-place operator that writes more than its first argument (fused optimizers), all of them."""
+    for overload in overloads_of(getattr(torch.ops.aten, name, None)):
+        written = [a.name for a in overload._schema.arguments if a.alias_info and a.alias_info.is_write]
+        if len(written) > 1 and "out" not in overload._overloadname:
+            return _by_schema(overload)
     return None
 
 
@@ -178,5 +190,6 @@ _BY_NAME: dict[str, Writes] = {
     "_cummax_helper": _positions(1, 2),
     "_cummin_helper": _positions(1, 2),
     "rrelu_with_noise": _positions(1),
+    "rrelu_with_noise_": _positions(0, 1),
     "embedding_renorm_": _positions(0),
 }

@@ -35,6 +35,10 @@ class Layer(View):
         return self._reader.layering.layers[self.index]
 
     @property
+    def title(self) -> str:
+        return self.layer_label
+
+    @property
     def layer_label(self) -> str:
         """Type and number, `relu_1`."""
         return self._entry.label
@@ -114,7 +118,10 @@ class Layer(View):
         return getattr(self.ops[0], name)
 
     def __str__(self) -> str:
-        return self.layer_label
+        return str(self._reader.features.describe_layer(self))
+
+    def _repr_html_(self) -> str:
+        return self._reader.features.describe_layer(self)._repr_html_()
 
     def __repr__(self) -> str:
         passes = "1 pass" if self.num_passes == 1 else f"{self.num_passes} passes"

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload
 
 from torchlens.errors import MissingKeyError
 
-T = TypeVar("T")
+class _Titled(Protocol):
+    @property
+    def title(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Titled)
 
 
 class Named(Sequence[T], Generic[T]):
@@ -54,7 +59,7 @@ class Named(Sequence[T], Generic[T]):
         return any(item == value for item in self)
 
     def __repr__(self) -> str:
-        shown = ", ".join(str(item) for item in self[:6])
+        shown = ", ".join(item.title for item in self[:6])
         return f"[{shown}{', ...' if len(self) > 6 else ''}]  ({len(self)} {self._noun}s)"
 
     def _named(self, key: str) -> int:

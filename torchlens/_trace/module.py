@@ -100,8 +100,12 @@ class Module(View):
             )
         return calls[0].output
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
         return self.address or self.type
+
+    def __str__(self) -> str:
+        return self.title
 
     def __repr__(self) -> str:
         return f"<Module {self.address!r} {self.type} {self.num_calls} calls>"
@@ -193,8 +197,12 @@ class ModuleCall(View):
         plain(value, add)
         return self._views.ops(found)
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
         return self.label
+
+    def __str__(self) -> str:
+        return self.title
 
     def __repr__(self) -> str:
         return f"<ModuleCall {self.label} of {self.module.type}>"

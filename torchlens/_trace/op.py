@@ -44,6 +44,10 @@ class Op(View):
         return self._reader.numbers.rows[self.index]
 
     @property
+    def title(self) -> str:
+        return self.label
+
+    @property
     def label(self) -> str:
         """Layer label and pass number, `relu_1:1`."""
         return self._reader.op_labels[self.index]
@@ -146,7 +150,7 @@ class Op(View):
 
     @property
     def requires_grad(self) -> bool:
-        return self.gradient_edge is not None
+        return self._reader.values.requires_grad(self._tensor, self._row)
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -261,7 +265,10 @@ class Op(View):
         return tuple(self._reader.reads_of_op.get(self.index, ()))
 
     def __str__(self) -> str:
-        return self.label
+        return str(self._reader.features.describe_op(self))
+
+    def _repr_html_(self) -> str:
+        return self._reader.features.describe_op(self)._repr_html_()
 
     def __repr__(self) -> str:
         return f"<Op {self.label} {self.shape} {str(self.dtype).removeprefix('torch.')}>"

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from torchlens import flops
 from torchlens._keys.chains import Chains
 from torchlens._records import OpNumbers, Record
+from torchlens._trace.features import Features
 from torchlens._trace.layering import Layering, group_ops
 from torchlens._trace.names import Speller
 from torchlens._values.ledger import Ledger
@@ -18,19 +20,16 @@ from torchlens.flops.cost import Cost
 if TYPE_CHECKING:
     import torch
 
-CostOf: TypeAlias = Callable[[object, tuple[Any, ...], Mapping[str, Any], object], Cost]
-"""Gives the cost of a call from its function, arguments and result."""
-
 
 class TraceReader:
     """A record with what follows from it. Holds indices and names, never a view of an op or layer."""
 
-    def __init__(self, record: Record, ledger: Ledger, cost_of: CostOf) -> None:
+    def __init__(self, record: Record, ledger: Ledger, features: Features) -> None:
         self.record = record
         self.rows = record.rows
         self.ledger = ledger
         self.values = ValueStore(record, ledger)
-        self._cost_of = cost_of
+        self.features = features
         self._costs: dict[int, Cost] = {}
 
     @cached_property
@@ -198,7 +197,7 @@ class TraceReader:
         if found is None:
             rows = self.rows
             if rows.kind[row] in ("call", "boundary"):
-                found = self._cost_of(rows.func[row], rows.args[row], rows.kwargs[row] or {}, rows.out[row])
+                found = flops.count(rows.func[row], rows.args[row], rows.kwargs[row] or {}, rows.out[row])
             else:
                 found = Cost(0, 0, None)
             self._costs[row] = found

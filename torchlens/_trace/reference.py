@@ -79,7 +79,8 @@ def referenced(views: Views, op: int, value: Any, position: str) -> Any:
     kind = cast("type[Any]", type(value))
     if isinstance(value, (tuple, list)):
         items = cast("list[Any]", value)
-        return kind(referenced(views, op, item, f"{position}.{at}") for at, item in enumerate(items))
+        made = [referenced(views, op, item, f"{position}.{at}") for at, item in enumerate(items)]
+        return kind(*made) if hasattr(kind, "_fields") else kind(made)
     if isinstance(value, dict):
         entries = cast("dict[Any, Any]", value).items()
         return {key: referenced(views, op, item, f"{position}.{key}") for key, item in entries}

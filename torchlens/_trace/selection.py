@@ -42,5 +42,5 @@ def find(views: Views, key: object) -> Op | Layer | Module | ModuleCall:
         return views.module(addressed[0])
     if addressed[1] is not None:
         return views.module_call(addressed[1])
-    names = [*reader.layer_index, *reader.module_index, *reader.op_index, *reader.call_index]
+    names = dict.fromkeys([*reader.layer_index, *reader.module_index, *reader.op_index, *reader.call_index])
     raise MissingKeyError(missing(key, "layer, op or module", names))

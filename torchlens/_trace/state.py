@@ -56,8 +56,12 @@ class Param(View):
         """The ops that used it, in capture order."""
         return self._views.ops(self._reader.ops_of_param[self.index])
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
         return self.address
+
+    def __str__(self) -> str:
+        return self.title
 
     def __repr__(self) -> str:
         return f"<Param {self.address} {self.shape}>"
@@ -101,8 +105,12 @@ class Buffer(View):
         what = f"the final value of {self.address}"
         return None if tensor is None else self._reader.values.read(tensor, last, after=True, what=what)
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
         return self.address
+
+    def __str__(self) -> str:
+        return self.title
 
     def __repr__(self) -> str:
         return f"<Buffer {self.address} {len(self.versions)} versions>"

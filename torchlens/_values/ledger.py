@@ -7,6 +7,7 @@ versions can be rebuilt from the newest by undoing writes, newest first.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -143,4 +144,4 @@ def _frozen(index: Any) -> Any:
         return index.detach().clone()
     if isinstance(index, tuple):
         return tuple(_frozen(part) for part in cast("tuple[Any, ...]", index))
-    return list(cast("list[Any]", index)) if isinstance(index, list) else index
+    return copy.deepcopy(index)  # lists and numpy arrays

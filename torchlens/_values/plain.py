@@ -81,7 +81,10 @@ def _opaque_of(kind: type) -> Opaque:
 
 
 def _plain_key(key: object) -> object:
-    return key if type(key) in SCALARS else opaque(key)
+    if type(key) in SCALARS:
+        return key
+    named = opaque(key)
+    return Opaque(named.type_name, named.text)
 
 
 _Item: TypeAlias = Callable[[Any], Any]

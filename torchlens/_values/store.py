@@ -60,14 +60,26 @@ class ValueStore:
         """Whether a row's call wrote into this output rather than making it."""
         return (row, slot) in self._ledger.inplace
 
-    def gradient_edge(self, tensor: Tensor, row: int, *, what: str) -> GradientEdge | None:
-        """Where the value that a row gave enters the autograd graph; None if it needs no gradient."""
+    def requires_grad(self, tensor: Tensor, row: int) -> bool:
+        """Whether the value that a row gave needed a gradient."""
+        recorded, edge = self._recorded_edge(tensor, row)
+        return edge is not None if recorded else tensor.requires_grad
+
+    def _recorded_edge(self, tensor: Tensor, row: int) -> tuple[bool, GradientEdge | None]:
+        """The edge noted before the first change after a row; False where nothing changed it since."""
         for change in self._ledger.metadata.get(id(tensor), ()):
             if change.row > row:
-                return change.edge
+                return True, change.edge
         for write in self._ledger.writes.get(storage_key(tensor), ()):
             if write.row > row and id(tensor) in write.edges:
-                return write.edges[id(tensor)]
+                return True, write.edges[id(tensor)]
+        return False, None
+
+    def gradient_edge(self, tensor: Tensor, row: int, *, what: str) -> GradientEdge | None:
+        """Where the value that a row gave enters the autograd graph; None if it needs no gradient."""
+        recorded, edge = self._recorded_edge(tensor, row)
+        if recorded:
+            return edge
         self._check_unchanged(tensor, tensor, row, what)
         return gradient_edge_of(tensor)
 
@@ -91,9 +103,11 @@ class ValueStore:
             return
         at, version = baseline
         moved = now - version
-        writes = self._ledger.writes.get(storage_key(alias), ())
-        changes = self._ledger.metadata_on.get(storage_key(alias), ())
-        seen = sum(noted.bumps for noted in (*writes, *changes) if noted.row > at)
+        moves = self._ledger.metadata.get(id(tensor), ())
+        keys = {storage_key(alias), storage_key(tensor), *(storage_key(move.alias) for move in moves)}
+        ledger = self._ledger
+        noted = (n for key in keys for on in (ledger.writes, ledger.metadata_on) for n in on.get(key, ()))
+        seen = sum(change.bumps for change in noted if change.row > at)
         if moved > seen:
             raise OverwrittenError(
                 f"the value of {what} was changed in place by something the capture did not see, during or "
@@ -114,6 +128,9 @@ class ValueStore:
         for entry in self._record.params:
             if entry.version is not None:
                 noted[id(entry.tensor)] = [(-1, entry.version)]
+        for buffer in self._record.buffers:
+            if buffer.version is not None:
+                noted.setdefault(id(buffer.initial), []).append((-1, buffer.version))
         rows = self._record.rows
         for row, (out, version) in enumerate(zip(rows.out, rows.version)):
             pairs = ((out, version),) if isinstance(out, Tensor) else zip(out, version or ())
