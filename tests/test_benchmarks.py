@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
 OPS = 50
 
 
 def run(*arguments: str) -> str:
     command = [sys.executable, str(BENCHMARKS / "overhead.py"), "--case", "tiny", "--tiny-ops", str(OPS)]
     result = subprocess.run(
-        [*command, "--repeats", "1", *arguments], capture_output=True, text=True, check=False, timeout=300
-    )
+        [*command, "--repeats", "1", *arguments],
+        capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
     assert result.returncode == 0, result.stderr
     return result.stdout
 

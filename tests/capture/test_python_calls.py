@@ -42,11 +42,14 @@ class Entering(TorchFunctionMode):
             return func(*args, **kwargs)
         self.entered.append(func)
         outer, self.innermost = self.innermost, (func, args, kwargs)
+        below = torch._C._pop_torch_function_stack() if torch._C._len_torch_function_stack() else None
         try:
             torch._C._push_on_torch_function_stack(self)
             return clone(*args, **kwargs)
         finally:
             torch._C._pop_torch_function_stack()
+            if below is not None:  # a default device, which has handed the function on by now
+                torch._C._push_on_torch_function_stack(below)
             self.innermost = outer
 
     def __exit__(self, *exception):
@@ -335,9 +338,11 @@ def described(value):
     if not isinstance(value, Tensor):
         return type(value), repr(value)
     dense = value.detach().resolve_conj().contiguous()
-    numbers = dense.flatten().view(torch.uint8).numpy().tobytes() if dense.numel() else b""
+    is_empty = dense.is_meta or not dense.numel()
+    numbers = b"" if is_empty else dense.flatten().view(torch.uint8).numpy().tobytes()
     gradient = value.grad_fn.name() if value.grad_fn is not None else None
-    return type(value), value.dtype, value.shape, value.stride(), value.requires_grad, gradient, numbers
+    kind = value.dtype, value.device, value.shape, value.stride()
+    return type(value), kind, value.requires_grad, gradient, numbers
 
 
 def described_all(values):
@@ -366,6 +371,15 @@ def test_entered_equals_plain(function, args, kwargs):
     entered = outcome(function, args, kwargs, Entering())
     assert entered == plain
     assert torch._C._len_torch_function_stack() == 0
+
+
+@pytest.mark.parametrize(("function", "args", "kwargs"), CASES)
+def test_entered_equals_plain_under_a_default_device(function, args, kwargs):
+    with torch.device("meta"):
+        plain = outcome(function, args, kwargs, None)
+        entered = outcome(function, args, kwargs, Entering())
+        assert torch._C._len_torch_function_stack() == 1 and torch.empty(1).is_meta
+    assert entered == plain
 
 
 @pytest.mark.parametrize(("function", "args", "kwargs"), CASES)
@@ -428,11 +442,13 @@ SEEN = {
 }
 
 
+@pytest.mark.parametrize("device", [None, "cpu", "meta"], ids=["no device", "cpu", "meta"])
 @pytest.mark.parametrize("name", SEEN)
-def test_inner_functions_are_seen(name):
+def test_inner_functions_are_seen(name, device):
     (case,) = [case for case in CASES if case.id == name]
     mode = Entering()
-    outcome(*case.values, mode)
+    with torch.device(device) if device else contextlib.nullcontext():
+        outcome(*case.values, mode)
     seen = iter(mode.names)
     assert all(wanted in seen for wanted in SEEN[name]), mode.names  # in this order, others between
 
@@ -512,10 +528,58 @@ def test_another_mode_below_is_shown_the_whole_function():
     assert mode.names == ["normalize"]
 
 
-def test_a_default_device_below_is_shown_the_whole_function():
-    with torch.device("cpu"), Entering() as mode:
+def test_another_mode_below_a_default_device_is_shown_the_whole_function():
+    with torch.device("cpu"), Other(), Entering() as mode:
         F.normalize(ONES)
     assert mode.names == ["normalize"]
+
+
+FACTORIES = """
+def function(x, ones):
+    if overrides.has_torch_function_unary(x):
+        return overrides.handle_torch_function(function, (x,), x, ones)
+    return ones(len(x)), again(x)
+def again(x):
+    if overrides.has_torch_function_unary(x):
+        return overrides.handle_torch_function(again, (x,), x)
+    return torch.zeros(len(x)), torch.zeros_like(x)
+"""
+
+
+def devices(function, mode):
+    with torch.device("meta"), mode or contextlib.nullcontext():
+        found = tree_flatten(
+            [torch.ones(2), function(ONES, lambda length: torch.ones(length)), torch.ones(2)]
+        )
+    return [tensor.device.type for tensor in found[0]]
+
+
+def test_factories_inside_are_on_the_device_that_torch_gives_them():
+    function, _ = code_of_torch(FACTORIES)
+    plain = devices(function, None)
+    # torch does not show a default device the inside of its functions
+    assert plain == ["meta", "cpu", "cpu", "cpu", "meta"]
+    mode = Entering()
+    assert devices(function, mode) == plain
+    assert [entered.__name__ for entered in mode.entered] == ["function", "again"]
+    assert mode.names == ["ones", "ones", "zeros", "zeros_like", "ones"]
+
+
+def test_a_factory_written_in_python_gets_the_default_device():
+    def factory(mode):
+        with torch.device("meta"), mode or contextlib.nullcontext():
+            return [torch.arange(3).device, torch.nn.Linear(2, 2).weight.device, torch.tensor(1.0).device]
+
+    assert factory(Entering()) == factory(None) == [torch.device("meta")] * 3
+
+
+def test_an_exception_inside_leaves_the_default_device_in_place():
+    with torch.device("meta"), Entering() as mode:
+        with pytest.raises(ValueError, match="dropout probability"):
+            F.dropout(ONES, p=2.0)
+        assert torch._C._len_torch_function_stack() == 2
+        assert torch.empty(1).is_meta
+    assert mode.entered == [F.dropout]
 
 
 def test_another_mode_above_does_not_hide_the_inside():

@@ -69,11 +69,7 @@ def test_double_backward_under_a_block() -> None:
 @pytest.mark.parametrize(
     ("transform", "name"),
     [
-        pytest.param(
-            lambda f, x: torch.func.vmap(f)(x),
-            "vmap",
-            marks=pytest.mark.xfail(strict=True, reason="a module call first inside a transform"),
-        ),
+        (lambda f, x: torch.func.vmap(f)(x), "vmap"),
         (lambda f, x: torch.func.grad(lambda t: f(t).sum())(x), "grad"),
         (lambda f, x: torch.func.jacrev(f)(x), "jacrev"),
         (lambda f, x: torch.func.jacfwd(f)(x), "jacfwd"),
@@ -173,6 +169,34 @@ def test_an_error_inside_an_entered_function_leaves_nothing() -> None:
         for op in trace.ops
         if op.index > 2
     )
+
+
+# ---- a default device ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def default_device_meta() -> Any:
+    torch.set_default_device("meta")
+    yield
+    torch.set_default_device(None)
+
+
+def test_a_default_device_hides_nothing_and_changes_nothing(default_device_meta: None) -> None:
+    def mixed(x: Tensor) -> tuple[Tensor, ...]:
+        draws = nn.functional.fractional_max_pool2d(x, 2, output_size=2)
+        return torch.ones(3), *torch.unravel_index(x[0, 0, 0].long(), (2, 3)), nn.functional.normalize(draws)
+
+    x = torch.linspace(0, 5, 16, device="cpu").reshape(1, 1, 4, 4)
+    trace = tl.trace(mixed, x)
+    lint(trace)
+    torch.manual_seed(trace.options.seed)
+    plain = mixed(x)
+    assert [y.device.type for y in trace.output] == [y.device.type for y in plain] == ["meta", *["cpu"] * 3]
+    assert all(map(torch.equal, trace.output[1:], plain[1:]))
+    inside = {op.type for op in trace.ops if op.composites}
+    assert {"rand", "fractional_max_pool2d", "floor_divide", "linalg_vector_norm", "clamp_min"} <= inside
+    assert trace["ones_1"].context.default_device == "meta" and trace["ones_1"].composites == ()
+    assert torch.get_default_device() == torch.device("meta")
 
 
 # ---- random state --------------------------------------------------------------------------------

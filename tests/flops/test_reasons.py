@@ -69,11 +69,20 @@ class Callable_:
         return x
 
 
-@pytest.mark.parametrize(
-    "func",
-    [raises, Callable_(), "relu", None, nn.init.normal_, torch.save, torch.distributed.all_reduce, len, 7],
-    ids=repr,
-)
+NO_FUNCTIONS_OF_TORCH: dict[str, object] = {
+    "a user's function": raises,
+    "a user's callable": Callable_(),
+    "a name": "relu",
+    "None": None,
+    "an initialiser": nn.init.normal_,
+    "torch.save": torch.save,
+    "all_reduce": torch.distributed.all_reduce,
+    "a builtin": len,
+    "a number": 7,
+}
+
+
+@pytest.mark.parametrize("func", NO_FUNCTIONS_OF_TORCH.values(), ids=NO_FUNCTIONS_OF_TORCH)
 def test_what_is_no_function_of_torch_is_not_run(func: object) -> None:
     cost = count(func, (f32(3),), {}, f32(3))
     assert cost.flops is None

@@ -137,6 +137,19 @@ def test_many_passes_are_counted() -> None:
     assert passes[-1] == "and 12 more"
 
 
+def test_printing_an_op_or_a_layer_gives_its_details() -> None:
+    trace = tl.trace(Steps(), floats(2, 4))
+    pages = {
+        "tanh_1:2": (trace.ops["tanh_1:2"], op_details),
+        "linear_1": (trace.layers["linear_1"], layer_details),
+    }
+    for title, (thing, details) in pages.items():
+        assert thing.title == title
+        assert str(thing) == str(details(thing)) != title
+        assert str(thing).startswith(f"{title} · ")
+        assert thing._repr_html_() == details(thing)._repr_html_()
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_everything_can_be_printed(name: str) -> None:
     example = EXAMPLES[name]

@@ -17,9 +17,9 @@ def test_a_layer_of_several_passes() -> None:
     assert (layer.layer_label, layer.type, layer.func_name, layer.num_passes) == ("tanh_1", "tanh", "tanh", 3)
     assert [op.label for op in layer.ops] == ["tanh_1:1", "tanh_1:2", "tanh_1:3"]
     assert layer.ops[0].pass_number == 1 and layer.ops[-1] == trace["tanh_1:3"]
-    assert [str(parent) for parent in layer.parents] == ["input_1", "mul_1"]
-    assert [str(child) for child in layer.children] == ["mul_1"]
-    assert (str(layer), repr(layer)) == ("tanh_1", "<Layer tanh_1 3 passes>")
+    assert [parent.title for parent in layer.parents] == ["input_1", "mul_1"]
+    assert [child.title for child in layer.children] == ["mul_1"]
+    assert (layer.title, repr(layer)) == ("tanh_1", "<Layer tanh_1 3 passes>")
     assert layer.module == trace.modules[""]
 
 

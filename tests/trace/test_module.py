@@ -129,7 +129,6 @@ def test_values_of_calls_are_those_at_the_call() -> None:
     assert torch.equal(call.output, x.relu())
 
 
-@pytest.mark.xfail(strict=True, reason="inputs of a root call come after its start")
 def test_inputs_of_a_call_in_a_block() -> None:
     model = nn.Linear(4, 4)
     x = floats(3, 4)
@@ -154,7 +153,6 @@ def test_the_output_of_a_module_is_what_its_hooks_made_of_it() -> None:
     assert torch.equal(trace["0"].out, model[0](x))
 
 
-@pytest.mark.xfail(strict=True, reason="what a hook makes comes after the end of the call")
 def test_the_ops_a_module_returned_are_those_of_its_hooks() -> None:
     model = nn.Sequential(nn.Linear(4, 4))
     model[0].register_forward_hook(lambda module, args, output: output * 2)
@@ -162,7 +160,6 @@ def test_the_ops_a_module_returned_are_those_of_its_hooks() -> None:
     assert [op.type for op in trace["0:1"].outputs] == ["mul"]
 
 
-@pytest.mark.xfail(strict=True, reason="the output is read before the hooks")
 def test_a_hook_that_writes_in_place_is_part_of_the_output() -> None:
     def raise_by_one(module: nn.Module, args: Any, output: Tensor) -> None:
         with torch.no_grad():
@@ -198,7 +195,6 @@ def test_a_shared_module_has_every_address() -> None:
     assert len(trace.params) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="ops on uninitialized parameters")
 def test_a_lazy_module_is_what_it_became() -> None:
     def lazy() -> nn.Module:
         return nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d())
@@ -270,7 +266,6 @@ def test_a_call_that_raised_has_arguments_and_no_output() -> None:
         trace[""].out
 
 
-@pytest.mark.xfail(strict=True, reason="keyword arguments are noted when the call returns")
 def test_a_call_that_raised_has_its_keyword_arguments() -> None:
     class Fails(nn.Module):
         def forward(self, x: Tensor, *, k: Tensor) -> Tensor:

@@ -114,13 +114,7 @@ def clones(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value.clone() if isinstance(value, Tensor) else value for value in inputs)
 
 
-FAULT = pytest.mark.xfail(
-    strict=True, reason="after an assignment to data the writes on the new storage are counted"
-)
-MARKED = [pytest.param(p, marks=FAULT) if p is in_place.assigned_data else p for p in PROGRAMS]
-
-
-@pytest.mark.parametrize("program", MARKED, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_values_are_those_at_the_op(program: Callable[..., Any]) -> None:
     assert_values(program, grid(3, 4))
 
@@ -251,7 +245,6 @@ def test_a_storage_given_by_set_is_another_tensors() -> None:
     assert "mul_1:1" in {op.label for op in ancestors(trace["set_1"])}
 
 
-@pytest.mark.xfail(strict=True, reason="a numpy index is not copied")
 def test_a_numpy_index_may_change_after_the_write() -> None:
     numpy = pytest.importorskip("numpy")
     at = numpy.array([0, 2])

@@ -66,7 +66,6 @@ def test_arguments_changed_after_the_capture_raise() -> None:
     assert torch.equal(args[2].out, model.linear.bias)
 
 
-@pytest.mark.xfail(strict=True, reason="requires_grad of a changed value raises")
 def test_shapes_and_pictures_of_a_changed_value_stay_readable() -> None:
     x = grid(3, 4)
     trace = tl.trace(Unreadable(), x)

@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar, overload
 
 from torchlens.errors import MissingKeyError
 
+
 class _Titled(Protocol):
     @property
     def title(self) -> str: ...

@@ -66,9 +66,9 @@ class _Tracer:
             while aliases and aliases[-1][0] <= row:
                 self._alias(*aliases.pop()[1:])
             used = list(positions(args, kwargs))
-            outs = cast("tuple[Any, ...]", out) if type(out) is tuple else (out,)
             if id(out) in made and all(tensor is not out for _, tensor in used):
                 used.append(("0", out))  # an attribute that gives a tensor again, as `grad` does
+            outs = cast("tuple[Any, ...]", out) if type(out) is tuple else (out,)
             shared: tuple[tuple[str, int], ...] | None = None
             for produced in outs:
                 if shared is None or self._writers:
