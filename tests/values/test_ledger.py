@@ -179,25 +179,48 @@ def test_a_negative_bound_is_refused() -> None:
 # ---- parameters ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=False),
-        lambda p: torch.optim.SGD(p, lr=0.1, foreach=True),
-        lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
-        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
-    ],
-    ids=["loop", "foreach", "fused", "fused momentum"],
+GRADIENTS_TOO = pytest.mark.xfail(
+    strict=True, reason="without a scale of gradients a fused step writes none of them"
 )
-def test_an_optimizer_step_copies_no_parameter(build: Callable[..., torch.optim.Optimizer]) -> None:
+
+
+@pytest.mark.parametrize(
+    ("build", "momenta"),
+    [
+        pytest.param(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=False), 0, id="loop"),
+        pytest.param(lambda p: torch.optim.SGD(p, lr=0.1, foreach=True), 0, id="foreach"),
+        pytest.param(lambda p: torch.optim.SGD(p, lr=0.1, fused=True), 0, id="fused", marks=GRADIENTS_TOO),
+        pytest.param(
+            lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
+            2 * (16 + 4),  # made by `empty_like` before the step fills them
+            id="fused momentum",
+            marks=GRADIENTS_TOO,
+        ),
+    ],
+)
+def test_an_optimizer_step_copies_no_parameter(
+    build: Callable[..., torch.optim.Optimizer], momenta: int
+) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     optimizer = build(model.parameters())
     with tl.capture(model) as trace:
         model(torch.ones(1, 4)).sum().backward()
         optimizer.step()
-    assert trace.copied_bytes == 0
+    assert trace.copied_bytes == momenta * FLOAT
     with pytest.raises(OverwrittenError, match="parameters are referenced, never copied"):
         trace["linear_1"].args[1].out
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "loop"])
+def test_an_older_parameter_raises_after_a_step(fused: bool) -> None:
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
+    with tl.capture(model) as trace:
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+    for at in (1, 2):
+        with pytest.raises(OverwrittenError, match="parameters are referenced, never copied"):
+            trace["linear_1"].args[at].out
 
 
 @pytest.mark.parametrize("fused", [True, False], ids=["fused", "loop"])

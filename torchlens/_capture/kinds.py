@@ -79,9 +79,15 @@ class Special:
 ORDINARY: Final = Special("")
 
 
-@lru_cache(maxsize=4096)
 def classify(func: Callable[..., Any]) -> str | Special:
     """`PLAIN`, `INERT` or a `Special` for a torch function."""
+    if type(func) is FunctionType and not torch_wrote(func):
+        return Special(func.__name__, patched=True)  # not remembered: it would be kept alive
+    return _classify(func)
+
+
+@lru_cache(maxsize=4096)
+def _classify(func: Callable[..., Any]) -> str | Special:
     name: str = getattr(func, "__name__", type(func).__name__).partition(".")[0]
     if name in _INERT_NAMES:
         return INERT
@@ -92,7 +98,6 @@ def classify(func: Callable[..., Any]) -> str | Special:
         draws=_draws(name) if not python and _is_random(func, name) else None,
         read=name in _READ_NAMES,
         python=python,
-        patched=type(func) is FunctionType and not torch_wrote(func),
         quiet=hasattr(func, "__code__") and name in _QUIET_NAMES,
         boundary=name in KERNELS,
         factory=name in _FACTORY_NAMES,

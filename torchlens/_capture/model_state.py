@@ -103,30 +103,42 @@ class ModelState:
     def entries(self) -> tuple[list[ModuleEntry], list[ParamEntry], list[BufferEntry]]:
         """Modules, parameters and buffers as plain data."""
         addresses = self._addresses()
-        modules = [
-            ModuleEntry(tuple(addresses[at]), type(module).__name__, None, (), (), (), module.training, True)
-            for at, module in enumerate(self.modules)
-        ]
-        if self._root_name is not None:
-            modules[0].type_name = self._root_name
+        count = len(self.modules)
+        children: list[list[int]] = [[] for _ in range(count)]
+        own_params: list[list[int]] = [[] for _ in range(count)]
+        own_buffers: list[list[int]] = [[] for _ in range(count)]
         for at, places in enumerate(self._module_places):
-            parent, _ = places[0]
-            modules[at].parent = parent
-            modules[at].in_model = at == 0 or parent is not None
             for holder in dict.fromkeys(holder for holder, _ in places):
                 if holder is not None:
-                    modules[holder].children += (at,)
+                    children[holder].append(at)
         params: list[ParamEntry] = []
         for tensor, places, version in self._known_params().values():
             for module, _ in places:
-                modules[module].params += (len(params),)
+                own_params[module].append(len(params))
             params.append(ParamEntry(_spelled(places, addresses), tensor, version))
         buffers: list[BufferEntry] = []
         for slot in self.slots:
             for module, _ in slot.places:
-                modules[module].buffers += (slot.index,)
+                own_buffers[module].append(slot.index)
             names = _spelled(slot.places, addresses)
-            buffers.append(BufferEntry(names, slot.persistent, slot.rows, slot.initial, slot.current, slot.version))
+            buffers.append(
+                BufferEntry(names, slot.persistent, slot.rows, slot.initial, slot.current, slot.version)
+            )
+        modules = [
+            ModuleEntry(
+                tuple(addresses[at]),
+                type(module).__name__,
+                parent := self._module_places[at][0][0],
+                tuple(children[at]),
+                tuple(own_params[at]),
+                tuple(own_buffers[at]),
+                module.training,
+                in_model=at == 0 or parent is not None,
+            )
+            for at, module in enumerate(self.modules)
+        ]
+        if self._root_name is not None:
+            modules[0].type_name = self._root_name
         return modules, params, buffers
 
     def _known_params(self) -> dict[int, tuple[Tensor, list[tuple[int, str]], int | None]]:
@@ -197,6 +209,9 @@ class ModelState:
 
 
 def _spelled(places: list[tuple[int, str]], addresses: list[list[str]]) -> tuple[str, ...]:
+    if len(places) == 1 and len(addresses[places[0][0]]) == 1:
+        module, name = places[0]
+        return (_join(addresses[module][0], name),)
     found = [_join(address, name) for module, name in places for address in addresses[module]]
     return tuple(dict.fromkeys(found))
 

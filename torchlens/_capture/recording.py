@@ -48,8 +48,8 @@ class Recording:
         """Make a call that is not plain and append its row."""
         recorded = self._tensors.plain_args(args, caller)
         recorded_kwargs = self._tensors.plain_kwargs(kwargs, caller) if kwargs else None
-        if special.read and isinstance(args[0], Tensor):
-            self.reads.append((len(self.rows), special.name, args[0]))
+        if special.read and (read := tensors_in([*args, kwargs])):
+            self.reads.append((len(self.rows), special.name, read[0]))
         states = self._generator_states(kwargs) if special.draws and special.draws(args, kwargs) else None
         targets = special.writes(args, kwargs) if special.writes else []
         if kwargs.get("out") is not None:

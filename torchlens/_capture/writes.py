@@ -134,7 +134,7 @@ def _setitem(args: Args, kwargs: Kwargs) -> list[Target]:
 def _index_put(args: Args, kwargs: Kwargs) -> list[Target]:
     indices = _argument(args, kwargs, 1, "indices")
     index = tuple(cast("list[Any]", indices)) if isinstance(indices, (list, tuple)) else None
-    return [Target(args[0], index=index)]
+    return [Target(target.tensor, index=index) for target in _first_argument(args, kwargs)]
 
 
 def _indexed_by_dim(args: Args, kwargs: Kwargs) -> list[Target]:
@@ -167,7 +167,10 @@ def _by_schema(overload: torch._ops.OpOverload[..., Any]) -> Writes | None:
         return None
 
     def targets(args: Args, kwargs: Kwargs) -> list[Target]:
-        values = [_argument(args, kwargs, at, name) for at, name in written]
+        # fused optimizers mark the gradients as written, and write them only to unscale them
+        unscaling = kwargs.get("grad_scale") is not None
+        names = [(at, name) for at, name in written if name != "grads" or unscaling]
+        values = [_argument(args, kwargs, at, name) for at, name in names]
         return [Target(tensor) for value in values for tensor in _tensors(value)]
 
     return targets

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from torchlens._keys.chains import Chains
 from torchlens._records import OpNumbers, Record
@@ -24,7 +25,7 @@ class LayerEntry:
     type: str
     func_name: str
     module: int
-    ops: list[int] = field(default_factory=list[int])
+    ops: list[int]
 
 
 @dataclass(slots=True)
@@ -37,34 +38,38 @@ class Layering:
     """1 for a layer's first pass."""
 
 
+class _Written(NamedTuple):
+    """A function as written at a place. Equal numbers: the same function, the same place."""
+
+    number: int
+    func_name: str
+    type: str
+
+
 def group_ops(record: Record, numbers: OpNumbers, chains: Chains, speller: Speller) -> Layering:
     """Group the ops of a record and number layers and passes in capture order."""
     keys = _Keys(record, chains, speller)
-    rows = record.rows
-    modules = [call.module for call in record.module_calls]
+    calls, modules = record.rows.call, [call.module for call in record.module_calls]
     found: dict[Hashable, int] = {}
-    seen: dict[tuple[object, ...], int] = {}
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     result = Layering([], [], [])
-    for row, slot in zip(numbers.rows, numbers.slots):
-        # most ops repeat what was seen before: same function, same unfolded place
-        sketch = (modules[rows.call[row]], rows.site[row], speller.sketch(row), slot)
-        layer = seen.get(sketch)
+    layers, layer_of, pass_of = result.layers, result.layer_of, result.pass_of
+    for op, (row, slot) in enumerate(zip(numbers.rows, numbers.slots)):
+        module = modules[calls[row]]
+        written = keys.written(row)
+        key = (module, written.number, slot) if written is not None else keys.apart(row, slot)
+        layer = found.get(key)
         if layer is None:
-            key = keys.of(row, slot)
-            layer = found.get(key)
-            if layer is None:
-                layer = found[key] = len(result.layers)
-                func_name = keys.func_name(row)
-                kind = type_of(func_name)
-                counts[kind] += 1
-                result.layers.append(LayerEntry(f"{kind}_{counts[kind]}", kind, func_name, sketch[0]))
-            if sketch[1] and rows.kind[row] == "call":
-                seen[sketch] = layer
-        ops = result.layers[layer].ops
-        ops.append(len(result.layer_of))
-        result.layer_of.append(layer)
-        result.pass_of.append(len(ops))
+            layer = found[key] = len(layers)
+            func_name, kind = (written.func_name, written.type) if written is not None else keys.names(row)
+            count = counts[kind] = counts.get(kind, 0) + 1
+            layers.append(LayerEntry(f"{kind}_{count}", kind, func_name, module, [op]))
+            pass_of.append(1)
+        else:
+            ops = layers[layer].ops
+            ops.append(op)
+            pass_of.append(len(ops))
+        layer_of.append(layer)
     return result
 
 
@@ -72,36 +77,47 @@ class _Keys:
     """The key of each op. Two ops are passes of one layer if and only if their keys are equal."""
 
     def __init__(self, record: Record, chains: Chains, speller: Speller) -> None:
-        self._record = record
         self._rows = record.rows
-        self._place: Callable[[int], int] = chains.key
+        self._chains = chains
         self._speller = speller
-        self._places: dict[int, int] = {}
+        self._written: dict[object, _Written] = {}
+        self._numbers: dict[tuple[int, str], int] = {}
         self._positions: Counter[int] = Counter()
         self._position_keys: dict[int, Hashable] = {}
-        self._buffer_keys = _buffer_keys(record, self._place_of)
+        self._buffer_keys = _buffer_keys(record, chains.key)
+        self._modules = [call.module for call in record.module_calls]
 
-    def func_name(self, row: int) -> str:
+    def written(self, row: int) -> _Written | None:
+        """What a call at a place is; None for ops that are grouped by something else.
+
+        The blocks of a model share their code, so nearly every row repeats a function at an unfolded place.
+        """
+        site = self._rows.site[row]
+        if not site or self._rows.kind[row] == "buffer":
+            return None
+        sketch = (site, self._speller.sketch(row))
+        written = self._written.get(sketch)
+        if written is None:
+            func_name = self._speller.spelling(row).func_name
+            place = self._chains.key(site)
+            number = self._numbers.setdefault((place, func_name), len(self._numbers))
+            written = self._written[sketch] = _Written(number, func_name, type_of(func_name))
+        return written
+
+    def names(self, row: int) -> tuple[str, str]:
+        """`func_name` and type of an op that is not grouped by place."""
         kind = self._rows.kind[row]
-        return self._speller.spelling(row).func_name if kind in ("call", "boundary") else kind
+        func_name = self._speller.spelling(row).func_name if kind in ("call", "boundary") else kind
+        return func_name, type_of(func_name)
 
-    def of(self, row: int, slot: int) -> Hashable:
+    def apart(self, row: int, slot: int) -> Hashable:
+        """The key of an op that is not grouped by place."""
         kind = self._rows.kind[row]
         if kind == "buffer":
             return self._buffer_keys[row]
-        if kind not in ("call", "boundary"):
-            return kind, row
-        module = self._record.module_calls[self._rows.call[row]].module
-        site = self._rows.site[row]
-        if site == 0:
-            return module, self._position(row), slot
-        return module, self._place_of(site), self.func_name(row), slot
-
-    def _place_of(self, site: int) -> int:
-        place = self._places.get(site)
-        if place is None:
-            place = self._places[site] = self._place(site)
-        return place
+        if kind in ("call", "boundary"):
+            return self._modules[self._rows.call[row]], self._position(row), slot
+        return kind, row
 
     def _position(self, row: int) -> Hashable:
         """Without a frame: how many such ops came before in the module call, and the plain arguments."""
@@ -111,7 +127,7 @@ class _Keys:
             position = self._positions[call]
             self._positions[call] += 1
             plain = repr([arg for arg in self._rows.args[row] if not is_tensor(arg)])
-            known = self._position_keys[row] = ("position", self.func_name(row), plain, position)
+            known = self._position_keys[row] = ("position", self.names(row)[0], plain, position)
         return known
 
 

@@ -7,8 +7,8 @@ import enum
 import types
 from collections import OrderedDict, UserDict
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -72,11 +72,6 @@ def opaque(value: object) -> Opaque:
         return Opaque(kind.__qualname__, f"{kind.__qualname__}.{value.name}")
     if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type)):
         return Opaque(kind.__qualname__, f"<{kind.__qualname__} {value.__name__}>")
-    return _opaque_of(kind)
-
-
-@lru_cache(maxsize=1024)
-def _opaque_of(kind: type) -> Opaque:
     return Opaque(kind.__qualname__, f"<{kind.__module__}.{kind.__qualname__}>")
 
 
@@ -90,18 +85,24 @@ def _plain_key(key: object) -> object:
 _Item: TypeAlias = Callable[[Any], Any]
 
 
-@lru_cache(maxsize=1024)
+_walkers: WeakKeyDictionary[type, Callable[[Any, _Item], Any]] = WeakKeyDictionary()
+"""How values of a type are made plain: asked once a type, as the answer takes many questions."""
+
+
 def _walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
-    """How values of a type are made plain; asked once a type, as the answer takes many questions."""
-    if issubclass(kind, torch.nn.utils.rnn.PackedSequence):
-        return lambda value, each: torch.nn.utils.rnn.PackedSequence(*(each(part) for part in tuple(value)))
-    make: Any = kind
-    if issubclass(kind, tuple) and hasattr(make, "_fields"):
-        return lambda value, each: make(*(each(item) for item in value))
-    base: Any = make.__base__
-    if make.__base__ in (tuple, list):  # torch.return_types and user subclasses
+    walker = _walkers.get(kind)
+    if walker is None:
+        walker = _walkers[kind] = _find_walker(kind)
+    return walker
+
+
+def _find_walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):  # PackedSequence among them
+        return lambda value, each: type(value)(*(each(item) for item in tuple(value)))
+    base: Any = kind.__base__
+    if base in (tuple, list):  # torch.return_types and user subclasses
         return lambda value, each: base([each(item) for item in value])
-    if dataclasses.is_dataclass(make) and not issubclass(kind, type):
+    if dataclasses.is_dataclass(kind):
         return _dataclass
     if issubclass(kind, OrderedDict):
         return lambda value, each: OrderedDict((_plain_key(key), each(item)) for key, item in value.items())
