@@ -26,12 +26,13 @@ HOUSE = (
     ("_keys",),
     ("_values",),
     ("_records",),
+    ("_structure",),
     ("options",),
     ("errors",),
 )
 LAZY = ("torchlens",)  # may import inside functions
 DOORS = ("cli", "pytest_plugin")  # may import `torchlens` itself, through whose table they reach the rest
-NO_TORCH = ("torchlens", "cli", "_keys", "_records", "errors", "_capture.call_site")  # at any depth
+NO_TORCH = ("torchlens", "cli", "_keys", "_records", "_structure", "errors", "_capture.call_site")  # at any depth
 ONE_FILE_EACH = ("networkx", "pyarrow", "pydot")
 EMPTY_NAMES = ("utils", "util", "helpers", "helper", "common", "misc", "base", "manager", "impl", "core")
 

@@ -148,21 +148,6 @@ class Context:
 
 
 @dataclass(slots=True)
-class ModuleEntry:
-    """A module as the capture knew it; index 0 is the root."""
-
-    addresses: tuple[str, ...]
-    type_name: str
-    parent: int | None
-    children: tuple[int, ...]
-    params: tuple[int, ...]
-    buffers: tuple[int, ...]
-    training: bool
-    in_model: bool
-    """False for a module met only while running, outside the captured model."""
-
-
-@dataclass(slots=True)
 class ModuleCallEntry:
     """One call of a module; index 0 of `Record.module_calls` is the space outside all calls (module 0)."""
 
@@ -178,26 +163,6 @@ class ModuleCallEntry:
     output: Any = None
     end: int | None = None
     """One past the last row of the call; None while it runs, or when it raised."""
-
-
-@dataclass(slots=True)
-class ParamEntry:
-    addresses: tuple[str, ...]
-    tensor: Any
-    version: int | None
-    """Version counter when the capture ended."""
-
-
-@dataclass(slots=True)
-class BufferEntry:
-    addresses: tuple[str, ...]
-    persistent: bool
-    rows: list[int]
-    """Its versions' rows, the starting value first; empty when nothing read or wrote it."""
-    initial: Any
-    final: Any
-    version: int | None
-    """Version counter of `initial` when the capture began."""
 
 
 @dataclass(slots=True)
@@ -228,10 +193,8 @@ class Record:
     rows: Rows
     places: Sequence[Place | None]
     contexts: Sequence[Context]
-    modules: Sequence[ModuleEntry]
+    structure: Structure
     module_calls: Sequence[ModuleCallEntry]
-    params: Sequence[ParamEntry]
-    buffers: Sequence[BufferEntry]
     generators: Mapping[int, Sequence[tuple[str, Any]]]
     """Row to (device, generator state before the call), for calls that torch tags nondeterministic."""
     reads: Sequence[tuple[int, str, Any]]
@@ -252,3 +215,15 @@ class Record:
     unverified: str | None
     """The first reason for which the trace cannot vouch for its graph, as a name."""
     options: RunOptions
+
+    @property
+    def modules(self) -> Sequence[ModuleEntry]:
+        return self.structure.modules
+
+    @property
+    def params(self) -> Sequence[ParamEntry]:
+        return self.structure.params
+
+    @property
+    def buffers(self) -> Sequence[BufferEntry]:
+        return self.structure.buffers

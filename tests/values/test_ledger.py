@@ -179,22 +179,16 @@ def test_a_negative_bound_is_refused() -> None:
 # ---- parameters ----------------------------------------------------------------------------------
 
 
-GRADIENTS_TOO = pytest.mark.xfail(
-    strict=True, reason="without a scale of gradients a fused step writes none of them"
-)
-
-
 @pytest.mark.parametrize(
     ("build", "momenta"),
     [
         pytest.param(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=False), 0, id="loop"),
         pytest.param(lambda p: torch.optim.SGD(p, lr=0.1, foreach=True), 0, id="foreach"),
-        pytest.param(lambda p: torch.optim.SGD(p, lr=0.1, fused=True), 0, id="fused", marks=GRADIENTS_TOO),
+        pytest.param(lambda p: torch.optim.SGD(p, lr=0.1, fused=True), 0, id="fused"),
         pytest.param(
             lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
             2 * (16 + 4),  # made by `empty_like` before the step fills them
             id="fused momentum",
-            marks=GRADIENTS_TOO,
         ),
     ],
 )

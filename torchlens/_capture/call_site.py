@@ -23,7 +23,11 @@ class CallSites:
     """
 
     def __init__(
-        self, module_code: CodeType, forward_offset: int, passing_codes: tuple[CodeType, ...], module_index: Callable[[object], int]
+        self,
+        module_code: CodeType,
+        forward_offset: int,
+        passing_codes: tuple[CodeType, ...],
+        module_index: Callable[[object], int],
     ) -> None:
         self.places: list[Place | None] = [None]
         self.handler_code: CodeType | None = None

@@ -22,6 +22,7 @@ from torchlens._capture.recording import Recording
 from torchlens._capture.tensors import Tensors
 from torchlens._keys.sides import side_of_tensor
 from torchlens._records import Side
+from torchlens._values.plain import SCALARS
 
 _MethodWrapper: Final = type(Tensor.shape.__get__)
 _HANDLE_CODE: Final = handle_torch_function.__code__
@@ -95,6 +96,9 @@ class FunctionMode(TorchFunctionMode):
         recorded, recorded_kwargs = args, kwargs
         for value in args:
             if id(value) not in known:
+                if type(value) in SCALARS:
+                    known.add(id(value))  # the row keeps it alive
+                    continue
                 recorded = self._tensors.plain_args(args, frame)
                 break
         side: Side = None
@@ -207,7 +211,9 @@ class FunctionMode(TorchFunctionMode):
             self._transforms.note(args, self._known)
         return func(*args, **kwargs)
 
-    def _start_transform(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
+    def _start_transform(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+    ) -> Any:
         """The first torch call inside a transform."""
         self.begin_transform(frame)
         return self._inside(func, args, kwargs)
@@ -257,4 +263,3 @@ class FunctionMode(TorchFunctionMode):
 
 def _is_tensor(value: object) -> bool:
     return issubclass(type(value), Tensor)  # `isinstance` would run a proxy's `__class__`
-

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from torchlens._records import BufferEntry, ModuleEntry, ParamEntry
+from torchlens._structure import BufferEntry, Structure, join
 from torchlens._values.geometry import StorageKey, storage_key
 from torchlens._values.versions import version_of
 
@@ -95,51 +95,31 @@ class ModelState:
     def name_of(self, slot: BufferSlot) -> str:
         """The buffer's first address."""
         module, name = slot.places[0]
-        return _join(self._addresses()[module][0], name)
+        return join(self._address(module), name)
+
+    def _address(self, module: int) -> str:
+        """The first address of a module."""
+        parent, name = self._module_places[module][0]
+        return name if parent is None else join(self._address(parent), name)
 
     def named_modules(self) -> Iterator[tuple[str, nn.Module]]:
-        return ((addresses[0], module) for addresses, module in zip(self._addresses(), self.modules))
+        return ((self._address(at), module) for at, module in enumerate(self.modules))
 
-    def entries(self) -> tuple[list[ModuleEntry], list[ParamEntry], list[BufferEntry]]:
-        """Modules, parameters and buffers as plain data."""
-        addresses = self._addresses()
-        count = len(self.modules)
-        children: list[list[int]] = [[] for _ in range(count)]
-        own_params: list[list[int]] = [[] for _ in range(count)]
-        own_buffers: list[list[int]] = [[] for _ in range(count)]
-        for at, places in enumerate(self._module_places):
-            for holder in dict.fromkeys(holder for holder, _ in places):
-                if holder is not None:
-                    children[holder].append(at)
-        params: list[ParamEntry] = []
-        for tensor, places, version in self._known_params().values():
-            for module, _ in places:
-                own_params[module].append(len(params))
-            params.append(ParamEntry(_spelled(places, addresses), tensor, version))
-        buffers: list[BufferEntry] = []
-        for slot in self.slots:
-            for module, _ in slot.places:
-                own_buffers[module].append(slot.index)
-            names = _spelled(slot.places, addresses)
-            buffers.append(
-                BufferEntry(names, slot.persistent, slot.rows, slot.initial, slot.current, slot.version)
-            )
-        modules = [
-            ModuleEntry(
-                tuple(addresses[at]),
-                type(module).__name__,
-                parent := self._module_places[at][0][0],
-                tuple(children[at]),
-                tuple(own_params[at]),
-                tuple(own_buffers[at]),
-                module.training,
-                in_model=at == 0 or parent is not None,
-            )
-            for at, module in enumerate(self.modules)
-        ]
+    def structure(self) -> Structure:
+        """Who holds what, as plain data."""
+        types = [type(module).__name__ for module in self.modules]
         if self._root_name is not None:
-            modules[0].type_name = self._root_name
-        return modules, params, buffers
+            types[0] = self._root_name
+        buffers = [
+            (
+                slot.places,
+                BufferEntry((), slot.persistent, slot.rows, slot.initial, slot.current, slot.version),
+            )
+            for slot in self.slots
+        ]
+        training = [module.training for module in self.modules]
+        params = list(self._known_params().values())
+        return Structure(self._module_places, types, training, params, buffers)
 
     def _known_params(self) -> dict[int, tuple[Tensor, list[tuple[int, str]], int | None]]:
         if self._params is None:
@@ -154,21 +134,6 @@ class ModelState:
                         version = version_of(param)
                         found[id(param)] = (param, [(index, name)], version)
         return self._params
-
-    def _addresses(self) -> list[list[str]]:
-        """All addresses of each module, the first one first. A module inside itself is not followed."""
-        found: list[list[str]] = [[] for _ in self.modules]
-        for index in range(len(self.modules)):
-            self._spell(index, found, ())
-        return found
-
-    def _spell(self, index: int, found: list[list[str]], within: tuple[int, ...]) -> list[str]:
-        """Fill in the addresses of a module; `within` are the modules inside which it is being spelled."""
-        if not found[index] and index not in within:
-            for parent, name in self._module_places[index]:
-                prefixes = [""] if parent is None else self._spell(parent, found, (*within, index))
-                found[index] += [_join(prefix, name) for prefix in prefixes]
-        return found[index]
 
     def _add(self, module: nn.Module, parent: int | None, name: str) -> int:
         index = self.module_index.get(id(module))
@@ -206,15 +171,3 @@ class ModelState:
     def _hold(self, slot: BufferSlot, tensor: Tensor) -> None:
         slot.current = tensor
         self._slots_by_tensor[id(tensor)] = slot
-
-
-def _spelled(places: list[tuple[int, str]], addresses: list[list[str]]) -> tuple[str, ...]:
-    if len(places) == 1 and len(addresses[places[0][0]]) == 1:
-        module, name = places[0]
-        return (_join(addresses[module][0], name),)
-    found = [_join(address, name) for module, name in places for address in addresses[module]]
-    return tuple(dict.fromkeys(found))
-
-
-def _join(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name

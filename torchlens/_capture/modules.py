@@ -35,9 +35,7 @@ class CallEvents(Protocol):
     def plain(self, value: Any) -> Any: ...
     def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
     def root_call_ends(self, call: int, output: Any) -> None: ...
-    def script_call_ends(
-        self, call: int, args: tuple[Any, ...], output: Any, frame: FrameType
-    ) -> None: ...
+    def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any, frame: FrameType) -> None: ...
     def transform_starts(self, frame: FrameType) -> None: ...
     def buffers_may_have_changed(self, module: nn.Module) -> None: ...
 
@@ -76,6 +74,8 @@ class ModuleCalls:
         self._known = known
         self._fused = FusedForwards()
         self._unfusable: set[type] = set()
+        """Classes met that have no fused kernel: nearly all."""
+        self._scripted: set[type] = set()
         self.notes: set[str] = set()
         self._module_code = module_code()
         self._thread = get_ident()
@@ -187,13 +187,14 @@ class ModuleCalls:
         if module._buffers:
             self._events.buffers_may_have_changed(module)
         outer = self._begun[sites.calls[-1]] if sites.calls else None
-        self._watch(outer[0] if outer is not None else None)
+        if self._watched is not None or (outer is not None and outer[0]._buffers):
+            self._watch(outer[0] if outer is not None else None)
         if frame.f_code is not self._module_code:  # called for an exception: the call has no output
             self._ended[call] = self._events.plain(frame.f_locals.get("kwargs", {})), None, None
             return
         if kwargs:
             kwargs = self._events.plain(kwargs)
-        if isinstance(module, torch.jit.ScriptModule):
+        if type(module) in self._scripted:
             self._events.script_call_ends(call, args, output, frame)
         if id(output) not in self._known:
             output = self._events.plain(output)
@@ -206,7 +207,9 @@ class ModuleCalls:
 
     def _keep_fused(self, module: nn.Module, frame: FrameType) -> None:
         """Let torch choose a fused kernel as without a capture; remember the classes that have none."""
-        if isinstance(module, torch.jit.ScriptModule) or not issubclass(type(module), FUSING):
+        if isinstance(module, torch.jit.ScriptModule):
+            self._scripted.add(type(module))
+        elif not issubclass(type(module), FUSING):
             self._unfusable.add(type(module))
         elif not self._fused.prepare(module, frame) and (note := self._fused.could_not_keep(module)):
             self.notes.add(note)
@@ -218,9 +221,13 @@ class ModuleCalls:
         names = frame.f_code.co_varnames
         module = frame.f_locals.get(names[0]) if names else None
         running = self._sites.frames[-1].f_locals.get("self") if self._sites.frames else None
-        if isinstance(module, nn.Module) and module is not running:  # `super().forward(x)` stays within the call
+        if (
+            isinstance(module, nn.Module) and module is not running
+        ):  # `super().forward(x)` stays within the call
             name = type(module).__name__
-            self.notes.add(f"{name}.forward was called without __call__: its ops belong to the caller's scope.")
+            self.notes.add(
+                f"{name}.forward was called without __call__: its ops belong to the caller's scope."
+            )
 
     def _end(self, module: nn.Module, frame: FrameType) -> int | None:
         """Take the module's call off the stack, with calls above it that an exception ended."""
@@ -247,7 +254,9 @@ class ModuleCalls:
 def module_code() -> CodeType:
     """The code of the frame that calls a module's forward and hooks when hooks are present."""
     call_impl = nn.Module._call_impl.__code__
-    inner = [const for const in call_impl.co_consts if isinstance(const, CodeType) and const.co_name == "inner"]
+    inner = [
+        const for const in call_impl.co_consts if isinstance(const, CodeType) and const.co_name == "inner"
+    ]
     return inner[0] if inner else call_impl
 
 

@@ -159,15 +159,12 @@ class Session:
         status: Status = "complete" if error is None else "failed"
         unknown = self._tensors.unknown_sources
         module_calls = self._calls.entries()  # which may name modules met outside the model
-        modules, params, buffers = self._state.entries()
         return Record(
             rows=Rows.from_tuples(self._rows),
             places=self._sites.places,
             contexts=self._recording.contexts,
-            modules=modules,
+            structure=self._state.structure(),
             module_calls=module_calls,
-            params=params,
-            buffers=buffers,
             generators=self._recording.generators,
             reads=self._recording.reads,
             aliases=self._tensors.aliases,

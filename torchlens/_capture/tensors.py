@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.model_state import BufferSlot, ModelState
 from torchlens._capture.origins import find_name, frame_roots, module_roots
-from torchlens._values.plain import SCALARS, plain
 from torchlens._capture.writes import Target
 from torchlens._values.geometry import Region, region_of, storage_key
 from torchlens._values.ledger import Ledger, MetadataWrite, Write
+from torchlens._values.plain import SCALARS, plain
 from torchlens._values.storage_index import StorageIndex
 from torchlens._values.versions import version_of
 

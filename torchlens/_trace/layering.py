@@ -134,7 +134,7 @@ class _Keys:
 def _buffer_keys(record: Record, place_of: Callable[[int], int]) -> dict[int, Hashable]:
     """Versions are grouped by the place that wrote them; a starting value joins the first if that repeats."""
     keys: dict[int, Hashable] = {}
-    for buffer, entry in enumerate(record.buffers):
+    for buffer, (_, entry) in enumerate(record.structure.held_buffers):
         writes = [row for row in entry.rows if record.rows.args[row]]
         for row in writes:
             module = record.module_calls[record.rows.call[row]].module

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchlens._records import ModuleCallEntry, ModuleEntry
+from torchlens._records import ModuleCallEntry
+from torchlens._structure import ModuleEntry
 from torchlens._trace.view import View
 from torchlens._values.plain import plain
 from torchlens.errors import IncompleteError, SeveralPassesError

@@ -55,7 +55,9 @@ class _Tracer:
         self._ledger = ledger
         self._writers: Mapping[StorageKey, _Writers] = {k: _Writers(w) for k, w in ledger.writes.items()}
         self._made: dict[int, _Maker] = {}
-        self._params = {id(entry.tensor): index for index, entry in enumerate(record.params)}
+        self._params = {
+            id(tensor): index for index, (tensor, _, _) in enumerate(record.structure.held_params)
+        }
 
     def run(self) -> Lineage:
         rows = self._record.rows

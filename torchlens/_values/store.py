@@ -125,10 +125,10 @@ class ValueStore:
 
     def _noted_versions(self) -> dict[int, list[tuple[int, int]]]:
         noted: dict[int, list[tuple[int, int]]] = {}
-        for entry in self._record.params:
-            if entry.version is not None:
-                noted[id(entry.tensor)] = [(-1, entry.version)]
-        for buffer in self._record.buffers:
+        for tensor, _, version in self._record.structure.held_params:
+            if version is not None:
+                noted[id(tensor)] = [(-1, version)]
+        for _, buffer in self._record.structure.held_buffers:
             if buffer.version is not None:
                 noted.setdefault(id(buffer.initial), []).append((-1, buffer.version))
         rows = self._record.rows
