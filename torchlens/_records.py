@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Literal, TypeAlias, cast
 
+from torchlens._structure import BufferEntry, ModuleEntry, ParamEntry, Structure
+
 Kind: TypeAlias = Literal["input", "call", "boundary", "buffer", "source", "output"]
 Status: TypeAlias = Literal["complete", "halted", "failed"]
 Side: TypeAlias = Literal["left", "right", "unknown"] | None

@@ -24,7 +24,7 @@ from torchlens._keys.sides import side_of_tensor
 from torchlens._records import Side
 from torchlens._values.plain import SCALARS
 
-_MethodWrapper: Final = type(Tensor.shape.__get__)
+_MethodWrapper: Final[type] = type(vars(torch._C.TensorBase)["shape"].__get__)
 _HANDLE_CODE: Final = handle_torch_function.__code__
 _NO_KWARGS: Final[dict[str, Any]] = {}
 

@@ -63,6 +63,10 @@ class ModelState:
         """Whether the tensor is a parameter of a known module."""
         return id(tensor) in self._known_params()
 
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether the tensor is a parameter or a buffer of a known module."""
+        return self.param_of(tensor) or self.slot_holding(tensor) is not None
+
     def slot_holding(self, tensor: Tensor) -> BufferSlot | None:
         """The buffer whose current value is this tensor object."""
         slot = self._slots_by_tensor.get(id(tensor))

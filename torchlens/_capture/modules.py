@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import torch
 from torch import nn
+from torch._C._functorch import maybe_current_level as _transform_level
 from torch.nn.modules import module as nn_module
 
 from torchlens._capture.call_site import CallSites
@@ -26,7 +27,6 @@ PASSING_CODES: Final = (nn.Module._wrapped_call_impl.__code__, nn.Module._call_i
 """The frames between a module's caller and `module_code`."""
 
 _backward_running = torch._C._current_graph_task_id
-_transform_level = torch._C._functorch.maybe_current_level
 
 
 class CallEvents(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import chain
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -58,9 +58,8 @@ class Tensors:
             if (source := self._source_rows.pop(id(tensor), None)) is not None:  # the block used it before
                 self._rows[source] = ("input", "input", *self._rows[source][2:])
                 self.inputs.append(source)
-            elif id(tensor) not in self.known and not self._state.param_of(tensor):
-                if self._state.slot_holding(tensor) is None:
-                    self.inputs.append(self._add_row("input", "input", tensor))
+            elif not (id(tensor) in self.known or self._state.holds(tensor)):
+                self.inputs.append(self._add_row("input", "input", tensor))
 
     def meet(self, tensor: Tensor, frame: FrameType | None) -> Tensor:
         """Find out what a tensor is that no call made, and write it down where it is not a parameter."""
@@ -109,8 +108,9 @@ class Tensors:
         self, writes: list[tuple[Target, Write | MetadataWrite]], row: int, where: tuple[int, int]
     ) -> None:
         """Complete the writes of the call recorded as `row`; each buffer they reach has a new version."""
-        out = self._rows[row][7]
-        slots = {id(tensor): slot for slot, tensor in enumerate(out if type(out) is tuple else (out,))}
+        out: Any = self._rows[row][7]
+        outs = cast("tuple[Tensor, ...]", out) if type(out) is tuple else (out,)
+        slots = {id(tensor): slot for slot, tensor in enumerate(outs)}
         reached: dict[int, BufferSlot] = {}
         for target, write in writes:
             tensor = target.tensor
@@ -135,7 +135,7 @@ class Tensors:
             self._add_version(slot, tensor, where)
 
     def _plain(self, value: Any, frame: FrameType) -> Any:
-        kind = type(value)
+        kind = cast("type[Any]", type(value))
         if kind in SCALARS or (kind is tuple and SCALARS.issuperset(map(type, value))):
             self.known.add(id(value))  # the row keeps it alive
             return value

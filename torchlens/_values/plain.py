@@ -7,7 +7,7 @@ import enum
 import types
 from collections import OrderedDict, UserDict
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -101,8 +101,9 @@ def _find_walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
         return lambda value, each: type(value)(*(each(item) for item in tuple(value)))
     base: Any = kind.__base__
     if base in (tuple, list):  # torch.return_types and user subclasses
-        return lambda value, each: base([each(item) for item in value])
-    if dataclasses.is_dataclass(kind):
+        make = cast("Callable[[list[Any]], Any]", base)
+        return lambda value, each: make([each(item) for item in value])
+    if hasattr(kind, "__dataclass_fields__"):
         return _dataclass
     if issubclass(kind, OrderedDict):
         return lambda value, each: OrderedDict((_plain_key(key), each(item)) for key, item in value.items())
