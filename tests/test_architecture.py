@@ -32,7 +32,8 @@ HOUSE = (
 )
 LAZY = ("torchlens",)  # may import inside functions
 DOORS = ("cli", "pytest_plugin")  # may import `torchlens` itself, through whose table they reach the rest
-NO_TORCH = ("torchlens", "cli", "_keys", "_records", "_structure", "errors", "_capture.call_site")  # at any depth
+# at any depth
+NO_TORCH = ("torchlens", "cli", "_keys", "_records", "_structure", "errors", "_capture.call_site")
 ONE_FILE_EACH = ("networkx", "pyarrow", "pydot")
 EMPTY_NAMES = ("utils", "util", "helpers", "helper", "common", "misc", "base", "manager", "impl", "core")
 

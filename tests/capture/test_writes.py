@@ -220,7 +220,7 @@ def amp() -> Any:
 
 
 def fused(name: str, grad_scale: Tensor | None = None) -> Any:
-    params, grads, first, second, third = lists(1, 1, 0.5, 0.5, 0.5)
+    params, grads, first, second, third = lists(1, 1, 0.5, 0.5, 0.25)
     steps = [torch.tensor(1.0)]
     rates = {"lr": 0.1, "weight_decay": 0.0, "maximize": False, "grad_scale": grad_scale}
     if name == "_fused_sgd_":

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from torchlens._keys.sides import side_of_tensor
 from torchlens._records import Side
 from torchlens._values.plain import SCALARS
 
-_MethodWrapper: Final[type] = type(vars(torch._C.TensorBase)["shape"].__get__)
+_MethodWrapper: Final = cast("type[object]", type(vars(torch._C.TensorBase)["shape"].__get__))
 _HANDLE_CODE: Final = handle_torch_function.__code__
 _NO_KWARGS: Final[dict[str, Any]] = {}
 

@@ -7,7 +7,7 @@ import enum
 import types
 from collections import OrderedDict, UserDict
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -97,12 +97,12 @@ def _walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
 
 
 def _find_walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):  # PackedSequence among them
+    if hasattr(kind, "_fields") and tuple in kind.__mro__:  # named tuples, PackedSequence among them
         return lambda value, each: type(value)(*(each(item) for item in tuple(value)))
-    base: Any = kind.__base__
-    if base in (tuple, list):  # torch.return_types and user subclasses
-        make = cast("Callable[[list[Any]], Any]", base)
-        return lambda value, each: make([each(item) for item in value])
+    if kind.__base__ is tuple:  # torch.return_types and user subclasses
+        return lambda value, each: tuple([each(item) for item in value])
+    if kind.__base__ is list:
+        return lambda value, each: [each(item) for item in value]
     if hasattr(kind, "__dataclass_fields__"):
         return _dataclass
     if issubclass(kind, OrderedDict):
