@@ -12,6 +12,7 @@ from torch import nn
 
 from torchlens._api.trace import Trace
 from torchlens._capture.collector import collector_paused
+from torchlens._capture.compiled import compiled_code_eager, uncompiled
 from torchlens._capture.random_state import derived_seed, seeded
 from torchlens._capture.refusals import refuse_unsupported
 from torchlens._capture.session import Session, refuse_nested
@@ -41,10 +42,11 @@ def trace(
     options = capture or CaptureOptions()
     if options.seed is None:
         options = replace(options, seed=derived_seed())
+    model = uncompiled(model)
     session = _session(model, options)
     args = cast("tuple[Any, ...]", x) if type(x) is tuple else (x,)
     result = Trace()
-    with seeded(options.seed), collector_paused():
+    with seeded(options.seed), collector_paused(), compiled_code_eager():
         session.open()
         try:
             session.run(model, args, dict(input_kwargs or {}))
@@ -77,7 +79,7 @@ def capture(
     options = capture or CaptureOptions()
     session = _session(model, options)
     result = Trace()
-    with seeded(options.seed):
+    with seeded(options.seed), compiled_code_eager():
         session.open()
         try:
             yield result
@@ -97,13 +99,14 @@ def _session(model: Callable[..., Any] | Mapping[str, nn.Module], options: Captu
                 raise InputError(
                     f"model[{name!r}] is a {type(part).__name__}; a dict of models maps names to nn.Modules"
                 )
-            refuse_unsupported(part)
-            named[name] = part
+            named[name] = uncompiled(part)
+            refuse_unsupported(named[name])
         return Session(None, named, "block", options)
     if not callable(model):
         raise InputError(
             f"model is a {type(model).__name__}, which cannot be called; give an nn.Module or a callable"
         )
+    model = uncompiled(model)
     refuse_unsupported(model)
     root = _root_of(model)
     name = type(root).__name__ if root is not None else getattr(model, "__name__", type(model).__name__)
