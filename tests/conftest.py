@@ -16,6 +16,9 @@ pytest.register_assert_rewrite("tests.programs")
 try:  # call_site is tested on Pythons without torch
     import torch
     import torch._dynamo  # torch's checkpoints import it, and its import replaces `torch.manual_seed`
+    from torch._dynamo.mutation_guard import install_generation_tagging_init
+
+    install_generation_tagging_init()  # as the first compilation would, which replaces methods of nn.Module
 except ModuleNotFoundError:
     torch = None
 
