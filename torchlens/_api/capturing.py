@@ -50,8 +50,8 @@ def trace(
         session.open()
         try:
             session.run(model, args, dict(input_kwargs or {}))
-        except BaseException as error:
-            session.close(error)
+        except BaseException:
+            session.abandon()
             raise
         captured = session.close()
     result._finish(captured.record, captured.ledger)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,9 @@ class Trace:
     def __getitem__(self, key: str | int) -> Op | Layer | Module | ModuleCall:
         """A layer or op by label, a module or module call by address, an op by index."""
         return find(self._views, key)
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self.ops)
 
     def __contains__(self, key: object) -> bool:
         try:

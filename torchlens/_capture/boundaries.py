@@ -28,6 +28,9 @@ class Transforms:
         self._name = ""
         self._inputs: dict[int, Tensor] = {}
         self._profiler: Any = None
+        self._followed = True
+        self.unfollowed = 0
+        """How many transforms could not be followed to their return."""
 
     @property
     def running(self) -> bool:
@@ -46,7 +49,19 @@ class Transforms:
         self._name = _names().get(outermost.f_code, outermost.f_code.co_name)
         self._inputs = {id(t): t for t in tensors_in(_arguments(outermost))}
         self._profiler = sys.getprofile()
-        sys.setprofile(self._profile)
+        self._followed = self._profiler is None or callable(self._profiler)
+        if self._followed:
+            sys.setprofile(self._profile)
+        else:  # a profiler written in C can be neither called nor put back
+            self.unfollowed += 1
+
+    def is_over(self, frame: FrameType | None) -> bool:
+        """Whether a transform whose return could not be followed has returned, as seen from `frame`."""
+        if self._followed or self._frame is None:
+            return False
+        while frame is not None and frame is not self._frame:
+            frame = frame.f_back
+        return frame is None
 
     def note(self, args: tuple[Any, ...], known: set[int]) -> None:
         """Of a call inside, take the tensors that were known outside: the transform reads them too."""
@@ -59,7 +74,8 @@ class Transforms:
     def abandon(self) -> None:
         """Stop following, as when the capture ends inside."""
         if self._frame is not None:
-            sys.setprofile(self._profiler)
+            if self._followed:
+                sys.setprofile(self._profiler)
             self._frame = None
             self._inputs = {}
 

@@ -81,7 +81,7 @@ class FunctionMode(TorchFunctionMode):
             return func(*args, **kwargs) if kwargs else func(*args)
         calls = self._calls
         if calls.quiet:
-            return self._inside(func, args, kwargs or _NO_KWARGS)
+            return self._inside(func, types, args, kwargs or _NO_KWARGS, sys._getframe(1))
         frame = sys._getframe(1)
         if (kind is not PLAIN and kind is not SIDED) or (kwargs and "out" in kwargs):
             return self._special(func, types, args, kwargs or _NO_KWARGS, kind, frame)
@@ -95,10 +95,7 @@ class FunctionMode(TorchFunctionMode):
         known = self._known
         recorded, recorded_kwargs = args, kwargs
         for value in args:
-            if id(value) not in known:
-                if type(value) in SCALARS:
-                    known.add(id(value))  # the row keeps it alive
-                    continue
+            if id(value) not in known and type(value) not in SCALARS:
                 recorded = self._tensors.plain_args(args, frame)
                 break
         side: Side = None
@@ -205,18 +202,31 @@ class FunctionMode(TorchFunctionMode):
     def _side(self, other: Any, frame: FrameType) -> Side:
         return None if isinstance(other, Tensor) else side_of_tensor(frame, _is_tensor)
 
-    def _inside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _inside(
+        self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+    ) -> Any:
         """A call that is not recorded: in a transform, which is one op, or during backward."""
         if self._transforms.running:
+            if self.transform_is_over(frame):
+                return self._special(func, types, args, kwargs, classify(func), frame)
             self._transforms.note(args, self._known)
         return func(*args, **kwargs)
+
+    def transform_is_over(self, frame: FrameType) -> bool:
+        """Whether a transform that could not be followed has ended; if so, recording goes on."""
+        if not self._transforms.is_over(frame):
+            return False
+        self._transforms.abandon()
+        self._calls.quiet = False
+        return True
 
     def _start_transform(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
     ) -> Any:
         """The first torch call inside a transform."""
         self.begin_transform(frame)
-        return self._inside(func, args, kwargs)
+        self._transforms.note(args, self._known)
+        return func(*args, **kwargs)
 
     def _backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.backward_calls += 1
@@ -240,6 +250,12 @@ class FunctionMode(TorchFunctionMode):
                 context = self._recording.context(factory=False)
                 self._recording.append(("call", wrapper, site, call, context, recorded, None), out, 0, None)
             return out
+        if wrapper.__self__.__name__ == "requires_grad" and not self._is_quiet():
+            change = self._tensors.ledger.before_metadata(args[0])
+            try:
+                return wrapper(*args)
+            finally:
+                self._tensors.ledger.after_metadata(change, args[0])
         # what fills the parameters of a lazy module has no value before
         if wrapper.__self__.__name__ == "data" and not is_lazy(args[0]) and not self._is_quiet():
             return self._set_data(wrapper, args, frame)
@@ -250,8 +266,10 @@ class FunctionMode(TorchFunctionMode):
         recorded = self._tensors.plain_args(args, frame)
         ledger = self._tensors.ledger
         change = ledger.before_metadata(args[0])
-        wrapper(*args)
-        ledger.after_metadata(change, args[0])
+        try:
+            wrapper(*args)
+        finally:
+            ledger.after_metadata(change, args[0])
         ledger.inplace.add((len(self._rows), 0))
         context = self._recording.context(factory=False)
         self._recording.append(("call", wrapper, *where, context, recorded, None), args[0], 0, None)

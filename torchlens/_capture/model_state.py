@@ -1,7 +1,6 @@
 """The modules, parameters and buffers of the captured models, each known by identity and by address.
 
-A model is walked once when the capture opens, for its modules and buffers; parameters are listed when the
-first one is met, and addresses are spelled out at the end.
+A model is walked once when the capture opens; addresses are spelled out when they are read.
 """
 
 from __future__ import annotations
@@ -43,11 +42,10 @@ class ModelState:
         self._outside: dict[str, int] = {}
         self._slot_of: dict[tuple[int, str], BufferSlot] = {}
         self._slots_by_tensor: dict[int, BufferSlot] = {}
-        self._params: dict[int, tuple[Tensor, list[tuple[int, str]], int | None]] | None = None
+        self._params: dict[int, tuple[Tensor, list[tuple[int, str]], int | None]] = {}
         self._add(root if root is not None else nn.Module(), None, "")
         for name, model in named.items():
             self._add(model, 0, name)
-        self._known_params()  # now: `functional_call` swaps them while the model runs
 
     def index_of(self, module: nn.Module) -> int:
         """The module's index; one met for the first time is added, named by its class and a number."""
@@ -56,12 +54,15 @@ class ModelState:
             name = type(module).__name__
             number = self._outside[name] = self._outside.get(name, 0) + 1
             index = self._add(module, None, f"{name}_{number}")
-            self._params = None
         return index
+
+    @property
+    def num_params(self) -> int:
+        return len(self._params)
 
     def param_of(self, tensor: Tensor) -> bool:
         """Whether the tensor is a parameter of a known module."""
-        return id(tensor) in self._known_params()
+        return id(tensor) in self._params
 
     def holds(self, tensor: Tensor) -> bool:
         """Whether the tensor is a parameter or a buffer of a known module."""
@@ -84,17 +85,18 @@ class ModelState:
             if slot is None:
                 self._add_buffer(index, module, name, tensor)
             elif tensor is not None and tensor is not slot.current:
+                if len(slot.places) > 1:
+                    slot = self._part(slot, (index, name))
                 self._hold(slot, tensor)
                 yield slot, tensor
 
     def rescan(self) -> None:
         """Take in modules, parameters and buffers that were added since."""
-        self._params = None
         for index, module in enumerate(list(self.modules)):
             self._add_parts(index, module)
 
     def param_storages(self) -> set[StorageKey]:
-        return {storage_key(tensor) for tensor, _, _ in self._known_params().values()}
+        return {storage_key(tensor) for tensor, _, _ in self._params.values()}
 
     def name_of(self, slot: BufferSlot) -> str:
         """The buffer's first address."""
@@ -122,22 +124,20 @@ class ModelState:
             for slot in self.slots
         ]
         training = [module.training for module in self.modules]
-        params = list(self._known_params().values())
+        self.rescan()
+        params = list(self._params.values())
         return Structure(self._module_places, types, training, params, buffers)
 
-    def _known_params(self) -> dict[int, tuple[Tensor, list[tuple[int, str]], int | None]]:
-        if self._params is None:
-            self._params = found = {}
-            for index, module in enumerate(self.modules):
-                for name, param in module._parameters.items():
-                    if param is None:
-                        continue
-                    if id(param) in found:
-                        found[id(param)][1].append((index, name))
-                    else:
-                        version = version_of(param)
-                        found[id(param)] = (param, [(index, name)], version)
-        return self._params
+    def _add_params(self, index: int, module: nn.Module) -> None:
+        for name, param in module._parameters.items():
+            # `functional_call` puts other tensors there while a model runs
+            if not isinstance(param, nn.Parameter):
+                continue
+            held = self._params.get(id(param))
+            if held is None:
+                self._params[id(param)] = (param, [(index, name)], version_of(param))
+            elif (index, name) not in held[1]:
+                held[1].append((index, name))
 
     def _add(self, module: nn.Module, parent: int | None, name: str) -> int:
         index = self.module_index.get(id(module))
@@ -152,6 +152,7 @@ class ModelState:
         return index
 
     def _add_parts(self, index: int, module: nn.Module) -> None:
+        self._add_params(index, module)
         for name, buffer in module._buffers.items():
             if (index, name) not in self._slot_of:
                 self._add_buffer(index, module, name, buffer)
@@ -171,6 +172,16 @@ class ModelState:
             if buffer is not None:
                 self._slots_by_tensor[id(buffer)] = slot
         self._slot_of[index, name] = slot
+
+    def _part(self, slot: BufferSlot, place: tuple[int, str]) -> BufferSlot:
+        """A slot of its own for one of several places that held the same tensor until now."""
+        slot.places.remove(place)
+        parted = BufferSlot(
+            [place], slot.persistent, slot.current, slot.current, len(self.slots), slot.version
+        )
+        self.slots.append(parted)
+        self._slot_of[place] = parted
+        return parted
 
     def _hold(self, slot: BufferSlot, tensor: Tensor) -> None:
         slot.current = tensor

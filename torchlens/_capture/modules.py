@@ -32,10 +32,11 @@ _backward_running = torch._C._current_graph_task_id
 class CallEvents(Protocol):
     """The moments of which module calls tell, for more to be written down."""
 
-    def plain(self, value: Any) -> Any: ...
+    def plain(self, value: Any, frame: FrameType | None = None) -> Any: ...
     def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
     def root_call_ends(self, call: int, output: Any) -> None: ...
     def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any, frame: FrameType) -> None: ...
+    def transform_is_over(self, frame: FrameType) -> bool: ...
     def transform_starts(self, frame: FrameType) -> None: ...
     def buffers_may_have_changed(self, module: nn.Module) -> None: ...
 
@@ -141,9 +142,11 @@ class ModuleCalls:
         return entries
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self.quiet or get_ident() != self._thread or _backward_running() != -1:
+        if get_ident() != self._thread or _backward_running() != -1:
             return
         frame = sys._getframe(1)
+        if self.quiet and not self._events.transform_is_over(frame):
+            return
         if _transform_level() is not None:
             self._events.transform_starts(frame)
             return
@@ -165,7 +168,7 @@ class ModuleCalls:
         known = self._known
         for value in args:
             if id(value) not in known:
-                args = self._events.plain(args)
+                args = self._events.plain(args, frame.f_back)
                 break
         self._begun.append((module, parent, start, args))
         if module._buffers or self._watched is not None:
@@ -197,7 +200,7 @@ class ModuleCalls:
         if type(module) in self._scripted:
             self._events.script_call_ends(call, args, output, frame)
         if id(output) not in self._known:
-            output = self._events.plain(output)
+            output = self._events.plain(output, frame.f_back)
         self._ended[call] = kwargs, output, len(self._rows)
         if module._forward_hooks or module._backward_hooks or module._backward_pre_hooks:
             self._pending.append((call, _result_cell(frame), frame))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from types import FrameType, FunctionType, MethodType
 from typing import Any, Final, cast
 
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 
 _DEPTH: Final = 4
 _MAX_VISITED: Final = 20_000
+_MOST_PARTS: Final = 1_000
+"""How much of one container is looked at: a list of a million numbers holds no name for a tensor."""
 _NO_ATTRIBUTES = (int, float, complex, str, bytes, bool, type(None), type, Tensor)
 
 
@@ -28,7 +31,8 @@ def find_name(tensor: Tensor, roots: Iterator[tuple[str, object]]) -> str | None
             return name
         if depth < _DEPTH and not issubclass(type(value), _NO_ATTRIBUTES) and id(value) not in visited:
             visited.add(id(value))
-            queue.extend((inner, item, depth + 1) for inner, item in _parts(name, value))
+            parts = islice(_parts(name, value), _MOST_PARTS)
+            queue.extend((inner, item, depth + 1) for inner, item in parts)
     return None
 
 
@@ -60,7 +64,7 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, object]]:
     held: Any = value
     if issubclass(kind, dict):
         entries = cast("Iterator[tuple[object, object]]", dict.items(held))
-        for key, item in list(entries):
+        for key, item in list(islice(entries, _MOST_PARTS)):
             if issubclass(type(key), (str, int)):
                 yield f"{name}[{key!r}]", item
     elif issubclass(kind, (list, tuple)):

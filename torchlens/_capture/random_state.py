@@ -11,10 +11,13 @@ from typing import Any
 
 import torch
 
+from torchlens._values.unseen import unseen
+
 
 def derived_seed() -> int:
     """A seed that follows from the caller's generator state and leaves that state alone."""
-    state = torch.get_rng_state().numpy().tobytes()
+    with unseen():
+        state = torch.get_rng_state().numpy().tobytes()
     return int.from_bytes(hashlib.blake2b(state, digest_size=4).digest(), "little")
 
 

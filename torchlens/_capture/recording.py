@@ -16,6 +16,7 @@ from torchlens._capture.writes import Target, is_gathered, out_targets, region
 from torchlens._records import Context, Side
 from torchlens._values.ledger import MetadataWrite, Write
 from torchlens._values.plain import tensors_in
+from torchlens._values.unseen import unseen
 from torchlens._values.versions import version_of
 
 _grad_enabled = torch.is_grad_enabled
@@ -74,7 +75,8 @@ class Recording:
             if states is not None:
                 self.generators[row] = states
             if targets:
-                self._tensors.after_writes(writes, row, where)
+                with unseen():
+                    self._tensors.after_writes(writes, row, where)
         return out
 
     def append(self, head: tuple[Any, ...], out: Any, duration: int, side: Side) -> bool:
@@ -127,14 +129,24 @@ class Recording:
     def _before_writes(self, targets: list[Target]) -> list[tuple[Target, Write | MetadataWrite]]:
         writes: list[tuple[Target, Write | MetadataWrite]] = []
         ledger = self._tensors.ledger
-        self._tensors.before_first_write()
-        for target in targets:
-            if target.metadata:
-                writes.append((target, ledger.before_metadata(target.tensor)))
-                continue
-            index = target.index if is_gathered(target) else None
-            writes.append((target, ledger.before_write(target.tensor, region(target), index)))
+        with unseen():
+            self._tensors.before_write()
+            for target in targets:
+                if target.metadata:
+                    writes.append((target, ledger.before_metadata(target.tensor)))
+                    continue
+                where, index = _described(target)
+                writes.append((target, ledger.before_write(target.tensor, where, index)))
         return writes
+
+
+def _described(target: Target) -> tuple[Tensor, Any]:
+    """What to save before a write: a view, and an index into it where only an index tells the elements."""
+    index = target.index if is_gathered(target) else None
+    try:
+        return region(target), index
+    except (IndexError, RuntimeError, TypeError, ValueError):  # torch will refuse the index in its own words
+        return target.tensor, None
 
 
 def _default_device() -> str:

@@ -6,6 +6,7 @@ import platform
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, cast
@@ -81,23 +82,34 @@ class Session:
 
     def close(self, error: BaseException | None = None) -> Captured:
         """Stop recording and hand over what was written down."""
-        try:
-            self._mode.__exit__(None, None, None)
-        finally:
-            self._transforms.abandon()
-            self._calls.close()
-            try:
-                if error is None:
-                    self._calls.settle(None)
-                for module in list(self._state.modules):
-                    if module._buffers:
-                        self._tensors.buffers_may_have_changed(module)
-            finally:
-                self._sites.close()
-                self._mode.close()
+        self._stop(error)
         captured = Captured(self._record(error), self._tensors.ledger)
         vars(self).clear()  # its parts call each other: without this they would wait for the collector
         return captured
+
+    def abandon(self) -> None:
+        """Stop recording and drop what was written down."""
+        try:
+            self._stop(None)
+        finally:
+            vars(self).clear()
+
+    def _stop(self, error: BaseException | None) -> None:
+        """Take away all that was installed, also when some of it fails."""
+        with ExitStack() as last:  # from the bottom up
+            last.callback(self._mode.close)
+            last.callback(self._sites.close)
+            last.callback(self._note_late_changes, error)
+            last.callback(self._transforms.abandon)
+            last.callback(self._calls.close)
+            self._mode.__exit__(None, None, None)
+
+    def _note_late_changes(self, error: BaseException | None) -> None:
+        if error is None:
+            self._calls.settle(None)
+        for module in list(self._state.modules):
+            if module._buffers:
+                self._tensors.buffers_may_have_changed(module)
 
     def run(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Call the model on its inputs and note what comes back as the trace's output."""
@@ -106,8 +118,9 @@ class Session:
         self._tensors.add_inputs(tensors_in([args, kwargs]))
         self._note_output(model(*args, **kwargs))
 
-    def plain(self, value: Any) -> Any:
-        return plain(value, lambda tensor: self._tensors.meet(tensor, None))
+    def plain(self, value: Any, frame: FrameType | None = None) -> Any:
+        """A value as plain data, its tensors met; `frame` is whose names they may go by."""
+        return plain(value, lambda tensor: self._tensors.meet(tensor, frame))
 
     def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._block:
@@ -125,6 +138,9 @@ class Session:
     def transform_starts(self, frame: FrameType) -> None:
         assert frame.f_back is not None
         self._mode.begin_transform(frame.f_back)  # `frame` itself ends chains
+
+    def transform_is_over(self, frame: FrameType) -> bool:
+        return self._mode.transform_is_over(frame)
 
     def buffers_may_have_changed(self, module: nn.Module) -> None:
         self._tensors.buffers_may_have_changed(module)
@@ -176,7 +192,7 @@ class Session:
             status=status,
             failure=None if error is None else _failure(error),
             notes=self._notes(),
-            unverified="unknown_origin" if unknown else None,
+            unverified="unknown_origin" if unknown or self._transforms.unfollowed else None,
             options=self._run_options(),
         )
 
@@ -185,6 +201,11 @@ class Session:
         if self._mode.backward_calls:
             count = self._mode.backward_calls
             notes.append(f"{count} backward calls ran inside the block; they are not forward ops.")
+        if self._transforms.unfollowed:
+            notes.append(
+                f"{self._transforms.unfollowed} transforms ran under a profiler that could not be shared; "
+                "they have no op."
+            )
         if self._tensors.unknown_sources:
             notes.append(f"{len(self._tensors.unknown_sources)} tensors came from a place that was not seen.")
         return notes
@@ -196,4 +217,5 @@ class Session:
 
 def _failure(error: BaseException) -> Failure:
     text = "".join(traceback.format_exception(error))
-    return Failure(type(error).__name__, str(error), text)
+    message = str(traceback.TracebackException.from_exception(error))  # also where its own `__str__` raises
+    return Failure(type(error).__name__, message, text)

@@ -17,7 +17,7 @@ from torchlens._capture.call_site import CallSites
 from torchlens._capture.model_state import BufferSlot, ModelState
 from torchlens._capture.origins import find_name, frame_roots, module_roots
 from torchlens._capture.writes import Target
-from torchlens._values.geometry import Region, region_of, storage_key
+from torchlens._values.geometry import last_writers, region_of, storage_key
 from torchlens._values.ledger import Ledger, MetadataWrite, Write
 from torchlens._values.plain import SCALARS, plain
 from torchlens._values.storage_index import StorageIndex
@@ -41,7 +41,7 @@ class Tensors:
         self._rows = rows
         self._sites = sites
         self._state = state
-        self._param_storages_found = False
+        self._params_noted: int | None = None
 
     def plain_args(self, args: tuple[Any, ...], frame: FrameType) -> tuple[Any, ...]:
         """The arguments of a call as plain data, each tensor in them met. Unchanged ones stay the same."""
@@ -98,10 +98,11 @@ class Tensors:
             with torch._C.DisableTorchFunction():
                 self._add_version(slot, tensor, self._maker_place(tensor))
 
-    def before_first_write(self) -> None:
+    def before_write(self) -> None:
         """Note which storages are never copied; nothing is paid for this until something is written."""
-        if not self._param_storages_found:
-            self._param_storages_found = True
+        count = self._state.num_params
+        if self._params_noted != count:
+            self._params_noted = count
             self.ledger.param_storages = self._state.param_storages()
 
     def after_writes(
@@ -137,7 +138,6 @@ class Tensors:
     def _plain(self, value: Any, frame: FrameType) -> Any:
         kind = cast("type[Any]", type(value))
         if kind in SCALARS or (kind is tuple and SCALARS.issuperset(map(type, value))):
-            self.known.add(id(value))  # the row keeps it alive
             return value
         return plain(value, lambda tensor: self.meet(tensor, frame))
 
@@ -176,11 +176,12 @@ class Tensors:
             self.unknown_sources.append(row)
 
     def _same_storage(self, tensor: Tensor) -> Tensor | None:
-        """The last known tensor on the same storage, preferably with the same geometry."""
+        """The last known tensor that covers the same elements, preferably with the same geometry."""
         candidates = [known for _, known in self.index.tensors_on(storage_key(tensor))]
-        region: Region = region_of(tensor)
+        region = region_of(tensor)
         same = [known for known in candidates if region_of(known) == region]
-        return (same or candidates or [None])[-1]
+        around = same or [known for known in candidates if last_writers(region, [region_of(known)])[1]]
+        return around[-1] if around else None
 
     def _maker_place(self, tensor: Tensor) -> tuple[int, int]:
         """Where the last call that gave this tensor was made: the line that assigned it, in most code."""

@@ -13,6 +13,7 @@ from torchlens._trace.layering import Layering, group_ops
 from torchlens._trace.names import Speller
 from torchlens._values.ledger import Ledger
 from torchlens._values.lineage import Lineage, trace_lineage
+from torchlens._values.plain import plain
 from torchlens._values.store import ValueStore, is_tensor
 from torchlens.flops.cost import Cost
 
@@ -196,8 +197,15 @@ class TraceReader:
         if found is None:
             rows = self.rows
             if rows.kind[row] in ("call", "boundary"):
-                found = flops.count(rows.func[row], rows.args[row], rows.kwargs[row] or {}, rows.out[row])
+                args, kwargs = self._as_they_were([rows.args[row], rows.kwargs[row] or {}], row)
+                found = flops.count(rows.func[row], args, kwargs, rows.out[row])
             else:
                 found = Cost(0, 0, None)
             self._costs[row] = found
         return found
+
+    def _as_they_were(self, arguments: Any, row: int) -> Any:
+        """Arguments with the shapes they had, where a call has changed shapes in place."""
+        if not self.ledger.metadata:
+            return arguments
+        return plain(arguments, lambda tensor: self.values.geometry(tensor, row, after=False))

@@ -17,6 +17,7 @@ from torch.autograd.graph import GradientEdge
 
 from torchlens._values.geometry import StorageKey, flat_span, region_of, same_geometry, storage_key
 from torchlens._values.storage_index import StorageIndex
+from torchlens._values.unseen import unseen
 from torchlens._values.versions import gradient_edge_of, version_of
 
 Edges: TypeAlias = dict[int, GradientEdge | None]
@@ -75,17 +76,16 @@ class Ledger:
     def before_write(self, tensor: Tensor, region: Tensor, index: Any) -> Write:
         """Save what is about to be overwritten: `region`, or `region[index]` where `index` is given."""
         key = storage_key(tensor)
-        with torch._C.DisableTorchFunction():  # a tensor subclass must not see our calls
-            if index is None and region_of(region).may_overlap_itself:
-                region = flat_span(region)  # torch refuses to write the saved elements back otherwise
-            write = Write(self._index.num_rows, None, tensor.detach(), region.detach())
-            if torch.is_grad_enabled():
-                write.edges = self._edges_since_last_write(key)
-            if key in self.param_storages:
-                write.lost = "parameters are referenced, never copied"
-            else:
-                self._save(write, region, index)
-            write.bumps = -(version_of(tensor) or 0)
+        if index is None and region_of(region).may_overlap_itself:
+            region = flat_span(region)  # torch refuses to write the saved elements back otherwise
+        write = Write(self._index.num_rows, None, tensor.detach(), region.detach())
+        if torch.is_grad_enabled():
+            write.edges = self._edges_since_last_write(key)
+        if key in self.param_storages:
+            write.lost = "parameters are referenced, never copied; clone one before it is changed"
+        else:
+            self._save(write, region, index)
+        write.bumps = -(version_of(tensor) or 0)
         self.writes.setdefault(key, []).append(write)
         return write
 
@@ -104,7 +104,7 @@ class Ledger:
 
     def before_metadata(self, tensor: Tensor) -> MetadataWrite:
         """Keep the geometry of a tensor whose metadata is about to change."""
-        with torch._C.DisableTorchFunction():
+        with unseen():
             before = MetadataWrite(self._index.num_rows, tensor.detach(), gradient_edge_of(tensor))
         before.bumps = -(version_of(tensor) or 0)
         self.metadata.setdefault(id(tensor), []).append(before)
@@ -116,14 +116,18 @@ class Ledger:
         change.bumps += version_of(tensor) or 0
 
     def _save(self, write: Write, region: Tensor, index: Any) -> None:
-        source = region.detach() if index is None else region.detach()[index]
+        try:
+            source = region.detach() if index is None else region.detach()[index]
+        except (IndexError, RuntimeError, TypeError, ValueError):  # torch will refuse it in its own words
+            write.lost = "its index could not be read"
+            return
         nbytes = source.numel() * source.element_size()
         if self._max_copied is not None and self.copied_bytes + nbytes > self._max_copied:
             write.lost = f"keeping it would have copied more than max_copied={self._max_copied} bytes"
             return
-        # picking by index tensors has copied already; the index may itself be written later
-        write.saved = source.clone() if index is None else source
-        write.index = _frozen(index)
+        # picking by index tensors has copied already, but for a single integer, which gives a view
+        write.saved = source.clone() if storage_key(source) == storage_key(region) else source
+        write.index = _frozen(index)  # it may itself be written later
         self.copied_bytes += nbytes
 
     def _edges_since_last_write(self, key: StorageKey) -> Edges:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import types
 from collections import OrderedDict, UserDict
@@ -68,9 +67,9 @@ def tensors_in(value: Any) -> list[Tensor]:
 def opaque(value: object) -> Opaque:
     """What stands for an object that is not kept: its type's name and a text that runs none of its code."""
     kind = type(value)
-    if isinstance(value, enum.Enum):
-        return Opaque(kind.__qualname__, f"{kind.__qualname__}.{value.name}")
-    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type)):
+    if issubclass(kind, enum.Enum):
+        return Opaque(kind.__qualname__, f"{kind.__qualname__}.{value._name_}")
+    if issubclass(kind, (types.FunctionType, types.BuiltinFunctionType, type)):
         return Opaque(kind.__qualname__, f"<{kind.__qualname__} {value.__name__}>")
     return Opaque(kind.__qualname__, f"<{kind.__module__}.{kind.__qualname__}>")
 
@@ -97,34 +96,45 @@ def _walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
 
 
 def _find_walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
-    if hasattr(kind, "_fields") and tuple in kind.__mro__:  # named tuples, PackedSequence among them
-        return lambda value, each: type(value)(*(each(item) for item in tuple(value)))
-    if kind.__base__ is tuple:  # torch.return_types and user subclasses
-        return lambda value, each: tuple([each(item) for item in value])
-    if kind.__base__ is list:
-        return lambda value, each: [each(item) for item in value]
-    if hasattr(kind, "__dataclass_fields__"):
+    """Each walker reads and builds through the built-in base, so that no code of a user's class runs."""
+    if issubclass(kind, tuple):
+        if hasattr(kind, "_fields"):  # named tuples, PackedSequence among them
+            return lambda value, each: tuple.__new__(
+                type(value), [each(item) for item in tuple.__iter__(value)]
+            )
+        return lambda value, each: tuple([each(item) for item in tuple.__iter__(value)])
+    if issubclass(kind, list):
+        return lambda value, each: [each(item) for item in list.__iter__(value)]
+    if "__dataclass_fields__" in dir(kind):
         return _dataclass
     if issubclass(kind, OrderedDict):
-        return lambda value, each: OrderedDict((_plain_key(key), each(item)) for key, item in value.items())
-    if issubclass(kind, (dict, UserDict)):
-        return lambda value, each: {_plain_key(key): each(item) for key, item in value.items()}
+        return lambda value, each: OrderedDict(_items(value, each))
+    if issubclass(kind, dict):
+        return lambda value, each: dict(_items(value, each))
+    if issubclass(kind, UserDict):
+        return lambda value, each: dict(_items(value.data, each))
     if issubclass(kind, np.generic):
         return lambda value, each: value.item()
     return lambda value, each: opaque(value)
 
 
-def _dataclass(value: object, each: _Item) -> Any:
+def _items(value: dict[Any, Any], each: _Item) -> list[tuple[object, Any]]:
+    return [(_plain_key(key), each(item)) for key, item in dict.items(value)]
+
+
+def _dataclass(value: Any, each: _Item) -> Any:
     """A copy of the dataclass that shares no mutable part with it; made without calling its code."""
-    held: Any = value
-    kind = type(value)
-    copied: Any = kind.__new__(kind)
-    is_dict = issubclass(kind, dict)
-    mapping: type[dict[str, Any]] = OrderedDict if issubclass(kind, OrderedDict) else dict
-    for field in dataclasses.fields(held):
-        if hasattr(held, field.name):
-            item = each(getattr(held, field.name))
-            object.__setattr__(copied, field.name, item)
-            if is_dict and field.name in held:  # ModelOutput is a dict of its fields
-                mapping.__setitem__(copied, field.name, item)
+    kind: type[Any] = type(value)
+    is_dict = issubclass(kind, dict)  # ModelOutput is a dict of its fields
+    base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict if is_dict else object
+    copied = base.__new__(kind)
+    for name in kind.__dataclass_fields__:
+        try:
+            held = object.__getattribute__(value, name)
+        except Exception:  # noqa: BLE001 - a field may be a descriptor that raises anything
+            continue
+        item = each(held)
+        object.__setattr__(copied, name, item)
+        if is_dict and dict.__contains__(value, name):
+            base.__setitem__(copied, name, item)
     return copied
