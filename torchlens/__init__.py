@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module, attribute = _LAZY[name]
+    state = random.getstate()
     found = import_module(module)
+    random.setstate(state)  # rich draws numbers when it is imported
     value = found if attribute is None else getattr(found, attribute)
     globals()[name] = value
     return value

@@ -136,7 +136,7 @@ class LastWriters(TorchFunctionMode):
         for slot, out in enumerate(outs):
             parents = frozenset(self.parents(out, given, [writers for *_, writers in before], target))
             self.calls.append(Call(name, slot, parents, [copy for copy, *_ in before], copied(out)))
-            self.record(out, target)
+            self.record(out, target, reshaped=name in CHANGE_SHAPE_ONLY)
         return result
 
     def parents(
@@ -149,11 +149,13 @@ class LastWriters(TorchFunctionMode):
             found |= self.writers_of(tensor, element_addresses(out)) if is_view else all_writers
         return found
 
-    def record(self, out: Tensor, target: Tensor | None) -> None:
+    def record(self, out: Tensor, target: Tensor | None, reshaped: bool) -> None:
         number = len(self.calls) - 1
         self.make(out, number)
         if target is not None:
             self.write(target, number)
+        elif reshaped and out is self.buffer():
+            self.make_version(out)
 
 
 def function_name(func: Any) -> str:

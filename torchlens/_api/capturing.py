@@ -106,10 +106,10 @@ def _session(model: Callable[..., Any] | Mapping[str, nn.Module], options: Captu
         raise InputError(
             f"model is a {type(model).__name__}, which cannot be called; give an nn.Module or a callable"
         )
-    model = uncompiled(model)
-    refuse_unsupported(model)
-    root = _root_of(model)
-    name = type(root).__name__ if root is not None else getattr(model, "__name__", type(model).__name__)
+    called: Callable[..., Any] = uncompiled(model)
+    refuse_unsupported(called)
+    root = _root_of(called)
+    name = type(root).__name__ if root is not None else getattr(called, "__name__", type(called).__name__)
     return Session(root, {}, name, options)
 
 

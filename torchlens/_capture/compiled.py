@@ -59,7 +59,7 @@ def compiled_code_eager() -> Generator[None]:
 
 def uncompiled(model: Any) -> Any:
     """The module that `torch.compile(module)` wraps; anything else as it is."""
-    kind = type(model)
+    kind: type[Any] = type(model)
     if kind.__name__ == "OptimizedModule" and kind.__module__.startswith("torch._dynamo"):
         original = model._orig_mod
         assert isinstance(original, nn.Module)

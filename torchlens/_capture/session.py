@@ -25,6 +25,7 @@ from torchlens._capture.tensors import Tensors
 from torchlens._records import Failure, Record, Rows, RunOptions, Status
 from torchlens._values.ledger import Ledger
 from torchlens._values.plain import plain, tensors_in
+from torchlens._values.store import ValueStore
 from torchlens._values.versions import version_of
 from torchlens.errors import NestedCaptureError
 from torchlens.options import CaptureOptions
@@ -84,6 +85,7 @@ class Session:
         """Stop recording and hand over what was written down."""
         self._stop(error)
         captured = Captured(self._record(error), self._tensors.ledger)
+        _note_unexplained(captured)
         vars(self).clear()  # its parts call each other: without this they would wait for the collector
         return captured
 
@@ -102,7 +104,7 @@ class Session:
             last.callback(self._note_late_changes, error)
             last.callback(self._transforms.abandon)
             last.callback(self._calls.close)
-            self._mode.__exit__(None, None, None)
+            _take_off(self._mode)
 
     def _note_late_changes(self, error: BaseException | None) -> None:
         if error is None:
@@ -213,6 +215,33 @@ class Session:
     def _run_options(self) -> RunOptions:
         options = self._options
         return RunOptions(options.seed, options.max_copied, torch.__version__, platform.python_version())
+
+
+def _note_unexplained(captured: Captured) -> None:
+    """Say so if version counters rose by more than the recorded writes explain."""
+    record = captured.record
+    outs = zip(record.rows.out, record.rows.version)
+    # in most runs nothing is written, which one look at each counter shows
+    if not any(_versions(out) != version for out, version in outs if version is not None):
+        return
+    rows = ValueStore(record, captured.ledger).unexplained_rows()
+    if rows:
+        record.unverified = record.unverified or "unexplained_write"
+        note = f"{len(rows)} tensors were changed in place by something that was not seen."
+        record.notes = [*record.notes, note]
+
+
+def _versions(out: Any) -> Any:
+    return tuple(map(version_of, out)) if type(out) is tuple else version_of(out)
+
+
+def _take_off(mode: FunctionMode) -> None:
+    """Remove the mode, also from under modes that the user's code left on."""
+    above: list[Any] = []
+    while (top := torch._C._pop_torch_function_stack()) is not mode:
+        above.append(top)
+    for other in reversed(above):
+        torch._C._push_on_torch_function_stack(other)
 
 
 def _failure(error: BaseException) -> Failure:

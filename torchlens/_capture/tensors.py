@@ -73,20 +73,21 @@ class Tensors:
         with torch._C.DisableTorchFunction():
             if slot is not None and slot.initial is tensor and not slot.rows:
                 self._add_start(slot)
-            elif self._is_param(tensor):
+            elif self._state.param_of(tensor):
                 self.known.add(id(tensor))
             elif (original := self._same_storage(tensor)) is not None:
                 self.known.add(id(tensor))
                 self.aliases.append((len(self._rows), tensor, original))
+            elif self._is_new_param(tensor):
+                self.known.add(id(tensor))
             else:
                 self._add_source(tensor, frame)
 
-    def _is_param(self, tensor: Tensor) -> bool:
-        if self._state.param_of(tensor):
-            return True
+    def _is_new_param(self, tensor: Tensor) -> bool:
+        """Whether a module has registered the tensor as a parameter since it was walked."""
         if not isinstance(tensor, nn.Parameter):
             return False
-        self._state.rescan()  # it may have been registered since
+        self._state.rescan()
         return self._state.param_of(tensor)
 
     def buffers_may_have_changed(self, module: nn.Module) -> None:

@@ -11,7 +11,7 @@ from torchlens._records import Context, Kind
 from torchlens._trace.names import operation_of, torch_name
 from torchlens._trace.reference import referenced
 from torchlens._trace.view import View
-from torchlens._values.geometry import shape_of
+from torchlens._values.geometry import bytes_of, shape_of
 
 if TYPE_CHECKING:
     import torch
@@ -146,7 +146,7 @@ class Op(View):
     @property
     def nbytes(self) -> int:
         """Elements times element size; views count as if they were copies."""
-        return self._seen.nbytes
+        return bytes_of(self._seen)
 
     @property
     def requires_grad(self) -> bool:

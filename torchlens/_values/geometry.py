@@ -75,6 +75,8 @@ def storage_key(tensor: Tensor) -> StorageKey:
 
 def region_of(tensor: Tensor) -> Region:
     """The elements of its storage that the tensor covers now."""
+    if tensor.is_nested:
+        return Region(0, (1,), (1,), 1)
     try:
         offset = cast("int", tensor.storage_offset())
         return Region(offset, tuple(tensor.shape), tensor.stride(), tensor.element_size())
@@ -93,6 +95,22 @@ def flat_span(tensor: Tensor) -> Tensor:
 def same_geometry(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors cover the same elements of a storage in the same order."""
     return storage_key(one) == storage_key(other) and region_of(one) == region_of(other)
+
+
+def bytes_of(tensor: Tensor) -> int:
+    """Bytes of the tensor's elements; of a sparse tensor, of the values and indices it holds."""
+    if tensor.layout is torch.strided or tensor.is_nested:
+        return tensor.numel() * tensor.element_size()
+    names = ("_values", "_indices") if tensor.layout is torch.sparse_coo else _COMPRESSED[tensor.layout]
+    return sum(getattr(tensor, name)().nbytes for name in names)
+
+
+_COMPRESSED = {
+    torch.sparse_csr: ("values", "crow_indices", "col_indices"),
+    torch.sparse_bsr: ("values", "crow_indices", "col_indices"),
+    torch.sparse_csc: ("values", "ccol_indices", "row_indices"),
+    torch.sparse_bsc: ("values", "ccol_indices", "row_indices"),
+}
 
 
 def shape_of(tensor: Tensor) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import types
 from collections import OrderedDict, UserDict
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -64,9 +64,9 @@ def tensors_in(value: Any) -> list[Tensor]:
     return found
 
 
-def opaque(value: object) -> Opaque:
+def opaque(value: Any) -> Opaque:
     """What stands for an object that is not kept: its type's name and a text that runs none of its code."""
-    kind = type(value)
+    kind: type[Any] = type(value)
     if issubclass(kind, enum.Enum):
         return Opaque(kind.__qualname__, f"{kind.__qualname__}.{value._name_}")
     if issubclass(kind, (types.FunctionType, types.BuiltinFunctionType, type)):
@@ -95,16 +95,21 @@ def _walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
     return walker
 
 
+_tuple_items = cast("Callable[[Any], Iterator[Any]]", tuple.__iter__)
+_list_items = cast("Callable[[Any], Iterator[Any]]", list.__iter__)
+_dict_items = cast("Callable[[Any], Iterable[tuple[Any, Any]]]", dict.items)
+
+
 def _find_walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
     """Each walker reads and builds through the built-in base, so that no code of a user's class runs."""
     if issubclass(kind, tuple):
         if hasattr(kind, "_fields"):  # named tuples, PackedSequence among them
             return lambda value, each: tuple.__new__(
-                type(value), [each(item) for item in tuple.__iter__(value)]
+                type(value), [each(item) for item in _tuple_items(value)]
             )
-        return lambda value, each: tuple([each(item) for item in tuple.__iter__(value)])
+        return lambda value, each: tuple([each(item) for item in _tuple_items(value)])
     if issubclass(kind, list):
-        return lambda value, each: [each(item) for item in list.__iter__(value)]
+        return lambda value, each: [each(item) for item in _list_items(value)]
     if "__dataclass_fields__" in dir(kind):
         return _dataclass
     if issubclass(kind, OrderedDict):
@@ -115,11 +120,13 @@ def _find_walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
         return lambda value, each: dict(_items(value.data, each))
     if issubclass(kind, np.generic):
         return lambda value, each: value.item()
+    if kind is type:  # `dtype=float`
+        return lambda value, each: value if value in (bool, int, float, complex) else opaque(value)
     return lambda value, each: opaque(value)
 
 
 def _items(value: dict[Any, Any], each: _Item) -> list[tuple[object, Any]]:
-    return [(_plain_key(key), each(item)) for key, item in dict.items(value)]
+    return [(_plain_key(key), each(item)) for key, item in _dict_items(value)]
 
 
 def _dataclass(value: Any, each: _Item) -> Any:

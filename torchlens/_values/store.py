@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TypeGuard
+from itertools import accumulate
+from typing import TypeGuard, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from torchlens._records import Record
-from torchlens._values.geometry import last_writers, region_of, storage_key
+from torchlens._values.geometry import StorageKey, last_writers, region_of, storage_key
 from torchlens._values.ledger import Ledger, Write
 from torchlens._values.lineage import geometry_at
 from torchlens._values.versions import gradient_edge_of, version_of
@@ -23,7 +25,8 @@ class ValueStore:
     def __init__(self, record: Record, ledger: Ledger) -> None:
         self._record = record
         self._ledger = ledger
-        self._baselines: dict[int, list[tuple[int, int]]] | None = None
+        self._noted: dict[int, tuple[Tensor, list[tuple[int, int]]]] | None = None
+        self._bumps: dict[StorageKey, tuple[list[int], list[int]]] = {}
 
     @property
     def copied_bytes(self) -> int:
@@ -39,7 +42,7 @@ class ValueStore:
         self._check_storage(alias, what)
         key = storage_key(alias)
         since = [w for w in self._ledger.writes.get(key, ()) if w.row > row or (w.row == row and not after)]
-        self._check_unchanged(tensor, alias, row, what)
+        self._check_unchanged(tensor, row, what)
         region = region_of(alias)
         undo = [w for w in since if last_writers(region, [region_of(w.region)])[0]]
         if not undo:
@@ -80,7 +83,7 @@ class ValueStore:
         recorded, edge = self._recorded_edge(tensor, row)
         if recorded:
             return edge
-        self._check_unchanged(tensor, tensor, row, what)
+        self._check_unchanged(tensor, row, what)
         return gradient_edge_of(tensor)
 
     def _check_storage(self, tensor: Tensor, what: str) -> None:
@@ -95,19 +98,12 @@ class ValueStore:
                 "of the value before its storage is freed"
             )
 
-    def _check_unchanged(self, tensor: Tensor, alias: Tensor, row: int, what: str) -> None:
+    def _check_unchanged(self, tensor: Tensor, row: int, what: str) -> None:
         """Raise if torch's version counter rose by more than the writes that were seen."""
-        now = version_of(tensor)
         baseline = self._baseline(tensor, row)
-        if now is None or baseline is None:
+        if baseline is None:
             return
-        at, version = baseline
-        moved = now - version
-        moves = self._ledger.metadata.get(id(tensor), ())
-        keys = {storage_key(alias), storage_key(tensor), *(storage_key(move.alias) for move in moves)}
-        ledger = self._ledger
-        noted = (n for key in keys for on in (ledger.writes, ledger.metadata_on) for n in on.get(key, ()))
-        seen = sum(change.bumps for change in noted if change.row > at)
+        moved, seen = self._rises(tensor, *baseline)
         if moved > seen:
             raise OverwrittenError(
                 f"the value of {what} was changed in place by something the capture did not see, during or "
@@ -115,29 +111,62 @@ class ValueStore:
                 f"{moved}, {seen} of it by recorded writes; clone the value before it is changed"
             )
 
+    def unexplained_rows(self) -> list[int]:
+        """Rows whose tensor was changed during the run by no recorded write, one for each tensor."""
+        found: list[int] = []
+        for tensor, noted in self._noted_tensors().values():
+            row, version = noted[0]
+            if version_of(tensor) not in (version, None):
+                moved, seen = self._rises(tensor, row, version)
+                if moved > seen:
+                    found.append(row)
+        return found
+
+    def _rises(self, tensor: Tensor, row: int, version: int) -> tuple[int, int]:
+        """By how much the version counter rose since a row, and how much of it recorded writes explain."""
+        now = version_of(tensor)
+        if now is None:
+            return 0, 0
+        moves = self._ledger.metadata.get(id(tensor), ())
+        keys = {storage_key(tensor), *(storage_key(move.alias) for move in moves)}
+        return now - version, sum(self._bumps_after(key, row) for key in keys)
+
+    def _bumps_after(self, key: StorageKey, row: int) -> int:
+        """By how much recorded writes on a storage raised its counter after a row."""
+        sums = self._bumps.get(key)
+        if sums is None:
+            changes = [*self._ledger.writes.get(key, ()), *self._ledger.metadata_on.get(key, ())]
+            changes.sort(key=lambda change: change.row)
+            totals = [0, *accumulate(change.bumps for change in changes)]
+            sums = self._bumps[key] = [change.row for change in changes], totals
+        rows, totals = sums
+        return totals[-1] - totals[bisect_right(rows, row)]
+
     def _baseline(self, tensor: Tensor, row: int) -> tuple[int, int] | None:
         """The last (row, version counter) noted for the tensor object at or before a row."""
-        if self._baselines is None:
-            self._baselines = self._noted_versions()
-        noted = self._baselines.get(id(tensor), [])
-        earlier = [entry for entry in noted if entry[0] <= row]
-        return earlier[-1] if earlier else (noted[0] if noted else None)
+        noted = self._noted_tensors().get(id(tensor))
+        if noted is None:
+            return None
+        earlier = [entry for entry in noted[1] if entry[0] <= row]
+        return earlier[-1] if earlier else noted[1][0]
 
-    def _noted_versions(self) -> dict[int, list[tuple[int, int]]]:
-        noted: dict[int, list[tuple[int, int]]] = {}
-        for tensor, _, version in self._record.structure.held_params:
-            if version is not None:
-                noted[id(tensor)] = [(-1, version)]
-        for _, buffer in self._record.structure.held_buffers:
-            if buffer.version is not None:
-                noted.setdefault(id(buffer.initial), []).append((-1, buffer.version))
-        rows = self._record.rows
-        for row, (out, version) in enumerate(zip(rows.out, rows.version)):
-            pairs = ((out, version),) if isinstance(out, Tensor) else zip(out, version or ())
-            for tensor, count in pairs:
+    def _noted_tensors(self) -> dict[int, tuple[Tensor, list[tuple[int, int]]]]:
+        """By id, each tensor with the (row, version counter) pairs that were noted for it."""
+        if self._noted is None:
+            self._noted = noted = cast("dict[int, tuple[Tensor, list[tuple[int, int]]]]", {})
+            structure = self._record.structure
+            before = [(tensor, version) for tensor, _, version in structure.held_params]
+            before += [(buffer.initial, buffer.version) for _, buffer in structure.held_buffers]
+            for tensor, count in before:
                 if count is not None:
-                    noted.setdefault(id(tensor), []).append((row, count))
-        return noted
+                    noted.setdefault(id(tensor), (tensor, []))[1].append((-1, count))
+            rows = self._record.rows
+            for row, (out, version) in enumerate(zip(rows.out, rows.version)):
+                pairs = zip(out, version) if type(out) is tuple and version else ((out, version),)
+                for tensor, count in pairs:
+                    if count is not None:
+                        noted.setdefault(id(tensor), (tensor, []))[1].append((row, count))
+        return self._noted
 
 
 def _rebuild(alias: Tensor, since: Sequence[Write]) -> Tensor:
