@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -59,7 +59,7 @@ def compiled_code_eager() -> Generator[None]:
 
 def uncompiled(model: Any) -> Any:
     """The module that `torch.compile(module)` wraps; anything else as it is."""
-    kind: type[Any] = type(model)
+    kind = cast("type[object]", type(model))
     if kind.__name__ == "OptimizedModule" and kind.__module__.startswith("torch._dynamo"):
         original = model._orig_mod
         assert isinstance(original, nn.Module)

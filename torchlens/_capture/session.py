@@ -232,7 +232,7 @@ def _note_unexplained(captured: Captured) -> None:
 
 
 def _versions(out: Any) -> Any:
-    return tuple(map(version_of, out)) if type(out) is tuple else version_of(out)
+    return tuple(map(version_of, cast("tuple[Tensor, ...]", out))) if type(out) is tuple else version_of(out)
 
 
 def _take_off(mode: FunctionMode) -> None:

@@ -66,12 +66,13 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 def opaque(value: Any) -> Opaque:
     """What stands for an object that is not kept: its type's name and a text that runs none of its code."""
-    kind: type[Any] = type(value)
+    kind = cast("type[object]", type(value))
+    name = kind.__qualname__
     if issubclass(kind, enum.Enum):
-        return Opaque(kind.__qualname__, f"{kind.__qualname__}.{value._name_}")
+        return Opaque(name, f"{name}.{value._name_}")
     if issubclass(kind, (types.FunctionType, types.BuiltinFunctionType, type)):
-        return Opaque(kind.__qualname__, f"<{kind.__qualname__} {value.__name__}>")
-    return Opaque(kind.__qualname__, f"<{kind.__module__}.{kind.__qualname__}>")
+        return Opaque(name, f"<{name} {value.__name__}>")
+    return Opaque(name, f"<{kind.__module__}.{name}>")
 
 
 def _plain_key(key: object) -> object:
@@ -100,14 +101,10 @@ _list_items = cast("Callable[[Any], Iterator[Any]]", list.__iter__)
 _dict_items = cast("Callable[[Any], Iterable[tuple[Any, Any]]]", dict.items)
 
 
-def _find_walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
+def _find_walker(kind: type[object]) -> Callable[[Any, _Item], Any]:
     """Each walker reads and builds through the built-in base, so that no code of a user's class runs."""
-    if issubclass(kind, tuple):
-        if hasattr(kind, "_fields"):  # named tuples, PackedSequence among them
-            return lambda value, each: tuple.__new__(
-                type(value), [each(item) for item in _tuple_items(value)]
-            )
-        return lambda value, each: tuple([each(item) for item in _tuple_items(value)])
+    if tuple in kind.__mro__:
+        return _named_tuple if hasattr(kind, "_fields") else _tuple
     if issubclass(kind, list):
         return lambda value, each: [each(item) for item in _list_items(value)]
     if "__dataclass_fields__" in dir(kind):
@@ -125,23 +122,33 @@ def _find_walker(kind: type[Any]) -> Callable[[Any, _Item], Any]:
     return lambda value, each: opaque(value)
 
 
+def _tuple(value: Any, each: _Item) -> tuple[Any, ...]:
+    return tuple([each(item) for item in _tuple_items(value)])
+
+
+def _named_tuple(value: Any, each: _Item) -> Any:  # PackedSequence among them
+    make = cast("Callable[[Any, list[Any]], Any]", getattr(tuple, "__new__"))  # noqa: B009 - typed by hand
+    return make(type(value), [each(item) for item in _tuple_items(value)])
+
+
 def _items(value: dict[Any, Any], each: _Item) -> list[tuple[object, Any]]:
     return [(_plain_key(key), each(item)) for key, item in _dict_items(value)]
 
 
 def _dataclass(value: Any, each: _Item) -> Any:
     """A copy of the dataclass that shares no mutable part with it; made without calling its code."""
-    kind: type[Any] = type(value)
+    kind = cast("type[object]", type(value))
     is_dict = issubclass(kind, dict)  # ModelOutput is a dict of its fields
     base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict if is_dict else object
     copied = base.__new__(kind)
-    for name in kind.__dataclass_fields__:
+    fields: dict[str, object] = value.__dataclass_fields__
+    for name in fields:
         try:
             held = object.__getattribute__(value, name)
         except Exception:  # noqa: BLE001 - a field may be a descriptor that raises anything
             continue
         item = each(held)
         object.__setattr__(copied, name, item)
-        if is_dict and dict.__contains__(value, name):
+        if is_dict and any(key == name for key, _ in _dict_items(value)):
             base.__setitem__(copied, name, item)
     return copied

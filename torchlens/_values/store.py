@@ -162,8 +162,9 @@ class ValueStore:
                     noted.setdefault(id(tensor), (tensor, []))[1].append((-1, count))
             rows = self._record.rows
             for row, (out, version) in enumerate(zip(rows.out, rows.version)):
-                pairs = zip(out, version) if type(out) is tuple and version else ((out, version),)
-                for tensor, count in pairs:
+                outs = cast("tuple[Tensor, ...]", out) if type(out) is tuple else (out,)
+                counts = cast("tuple[int | None, ...]", version) if type(version) is tuple else (version,)
+                for tensor, count in zip(outs, counts):
                     if count is not None:
                         noted.setdefault(id(tensor), (tensor, []))[1].append((row, count))
         return self._noted
