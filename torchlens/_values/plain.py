@@ -27,14 +27,14 @@ SCALARS: Final = frozenset(
 Each: TypeAlias = Callable[[Tensor], Any]
 
 
-def plain(value: object, each: Each, path: tuple[int, ...] = ()) -> Any:
+def plain(value: Any, each: Each, path: tuple[int, ...] = ()) -> Any:
     """`value` as plain data, with what `each` gives for each tensor in it, in order.
 
     `path` holds the ids of the containers around it: one that contains itself ends there.
     """
-    if isinstance(value, Tensor):
+    kind = cast("type[Any]", type(value))
+    if issubclass(kind, Tensor):  # `isinstance` would run a user object's `__class__`
         return each(value)
-    kind = type(value)
     if kind in SCALARS:
         return value
     if id(value) in path or len(path) > _MAX_DEPTH:
