@@ -42,6 +42,7 @@ class ModelState:
         self._outside: dict[str, int] = {}
         self._slot_of: dict[tuple[int, str], BufferSlot] = {}
         self._slots_by_tensor: dict[int, BufferSlot] = {}
+        self._slots_by_storage: dict[StorageKey, list[BufferSlot]] | None = None
         self._params: dict[int, tuple[Tensor, list[tuple[int, str]], int | None]] = {}
         self._add(root if root is not None else nn.Module(), None, "")
         for name, model in named.items():
@@ -78,7 +79,16 @@ class ModelState:
 
     def slots_on(self, key: StorageKey) -> list[BufferSlot]:
         """The buffers whose current value lies in this storage."""
-        return [slot for slot in self.slots if slot.current is not None and storage_key(slot.current) == key]
+        if self._slots_by_storage is None:
+            self._slots_by_storage = found = {}
+            for slot in self.slots:
+                if slot.current is not None:
+                    found.setdefault(storage_key(slot.current), []).append(slot)
+        return self._slots_by_storage.get(key, [])
+
+    def buffers_moved(self) -> None:
+        """Forget where buffers lie: one may have been given another storage."""
+        self._slots_by_storage = None
 
     def reassigned(self, module: nn.Module) -> Iterator[tuple[BufferSlot, Tensor]]:
         """The buffers of a module that hold another tensor object than when last seen."""
@@ -175,6 +185,7 @@ class ModelState:
             if buffer is not None:
                 self._slots_by_tensor[id(buffer)] = slot
         self._slot_of[index, name] = slot
+        self.buffers_moved()
 
     def _part(self, slot: BufferSlot, place: tuple[int, str]) -> BufferSlot:
         """A slot of its own for one of several places that held the same tensor until now."""
@@ -184,8 +195,10 @@ class ModelState:
         )
         self.slots.append(parted)
         self._slot_of[place] = parted
+        self.buffers_moved()
         return parted
 
     def _hold(self, slot: BufferSlot, tensor: Tensor) -> None:
         slot.current = tensor
+        self.buffers_moved()
         self._slots_by_tensor[id(tensor)] = slot

@@ -120,6 +120,7 @@ class Tensors:
                 self.ledger.inplace.add((row, slots[id(tensor)]))
             if isinstance(write, MetadataWrite):
                 self.ledger.after_metadata(write, tensor)
+                self._state.buffers_moved()
                 held = self._state.slot_holding(tensor)
                 found = [held] if held is not None else []
             else:
@@ -132,6 +133,7 @@ class Tensors:
 
     def replaced(self, tensor: Tensor, where: tuple[int, int]) -> None:
         """A tensor object was given another storage (`x.data = y`)."""
+        self._state.buffers_moved()
         slot = self._state.slot_holding(tensor)
         if slot is not None:
             self._add_version(slot, tensor, where)
