@@ -41,12 +41,13 @@ def build_graph(reader: TraceReader) -> nx.DiGraph[str]:
         }
         nodes.append((labels[op], attributes))
     graph.add_nodes_from(nodes)
-    for op, edges in enumerate(reader.lineage.parents):
-        positions: dict[int, list[str]] = {}
-        for position, parent in edges:
-            positions.setdefault(parent, []).append(position)
-        for parent, filled in positions.items():
-            graph.add_edge(labels[parent], labels[op], positions=tuple(filled))
+    edges: list[tuple[str, str, dict[str, Any]]] = []
+    for op, parents in enumerate(reader.lineage.parents):
+        filled: dict[int, list[str]] = {}
+        for position, parent in parents:
+            filled.setdefault(parent, []).append(position)
+        edges += [(labels[parent], labels[op], {"positions": tuple(at)}) for parent, at in filled.items()]
+    graph.add_edges_from(edges)
     nx.freeze(graph)
     return graph
 

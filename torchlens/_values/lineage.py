@@ -73,8 +73,10 @@ class _Tracer:
             outs = cast("tuple[Any, ...]", out) if type(out) is tuple else (out,)
             shared: tuple[tuple[str, int], ...] | None = None
             for produced in outs:
-                if shared is None or self._writers:
+                if self._writers:
                     shared = tuple(self._parents(row, used, produced))
+                elif shared is None:  # nothing was written: whoever made a tensor object made its elements
+                    shared = tuple([(at, made[id(t)].op) for at, t in used if id(t) in made])
                 result.parents.append(shared)
             result.params.append(tuple((at, params[id(t)]) for at, t in used if id(t) in params))
             if rows.kind[row] != "output":  # a result that is used further comes from what made it
@@ -91,8 +93,6 @@ class _Tracer:
 
     def _ops_behind(self, row: int, tensor: Tensor, produced: Tensor | None) -> list[int]:
         maker = self._made.get(id(tensor))
-        if not self._writers:
-            return [] if maker is None else [maker.op]
         seen = geometry_at(self._ledger, tensor, row, after=False)
         key = storage_key(seen)
         writers = self._writers.get(key)
