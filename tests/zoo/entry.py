@@ -1,0 +1,58 @@
+"""One model of the zoo: where it is from, how it is built, what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+FAMILIES = (
+    "convolutional",
+    "vision transformer",
+    "mixer",
+    "recurrent",
+    "encoder",
+    "decoder",
+    "encoder-decoder",
+    "mixture of experts",
+    "state space",
+    "diffusion",
+    "detection",
+    "segmentation",
+    "dense prediction",
+    "speech",
+    "video",
+    "graph",
+    "multimodal",
+    "time series",
+    "quantized",
+)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model is called with."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model with random weights, built from a constructor or a config; both callables draw from torch's seed."""
+
+    name: str
+    package: str
+    family: str
+    build: Callable[[], nn.Module]
+    inputs: Callable[[], Inputs]
+    default: bool = False
+    """Among those that every test run takes."""
+    unseen: str | None = None
+    """The reason for which a trace of the model is rightly unverified."""
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.family in FAMILIES, self.family

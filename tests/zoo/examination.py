@@ -1,0 +1,112 @@
+"""What is asked of each model: the same numbers as without a capture, and a trace that accounts for all of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import torchlens as tl
+from tests.zoo.entry import Entry
+
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Findings:
+    """One row of the page."""
+
+    parameters: int
+    ops: int
+    layers: int
+    verified: str
+    validated: str
+
+
+def examine(entry: Entry) -> Findings:
+    """Run the model plainly and traced, each built anew from one seed; raises where they differ."""
+    plain = run_plainly(entry)
+    model, inputs = prepared(entry)
+    trace = tl.trace(
+        model, inputs.args, input_kwargs=inputs.kwargs, capture=tl.options.CaptureOptions(seed=SEED)
+    )
+    assert_identical(trace.output, plain)
+    assert trace.status == "complete"
+    assert_every_op_is_named(trace)
+    reason = trace.provenance.verification_reason
+    assert reason == entry.unseen, f"{reason}: {trace.notes}"
+    return Findings(
+        parameters=sum(param.numel for param in trace.params),
+        ops=len(trace.ops),
+        layers=len(trace.layers),
+        verified="yes" if reason is None else f"no: {reason}",
+        validated=validated(trace),
+    )
+
+
+def run_plainly(entry: Entry) -> Any:
+    model, inputs = prepared(entry)
+    seed_all()
+    return model(*inputs.args, **inputs.kwargs)
+
+
+def prepared(entry: Entry) -> tuple[torch.nn.Module, Any]:
+    seed_all()
+    model = entry.build()
+    seed_all()
+    return model, entry.inputs()
+
+
+def seed_all() -> None:
+    torch.manual_seed(SEED)
+    random.seed(SEED)
+    np.random.seed(SEED)
+
+
+def validated(trace: tl.Trace) -> str:
+    return "no"
+
+
+def tensors_within(value: Any, path: str = "output") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of an output with its path, by a walk of our own."""
+    if isinstance(value, Tensor):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from tensors_within(item, f"{path}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for at, item in enumerate(value):
+            yield from tensors_within(item, f"{path}[{at}]")
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from tensors_within(getattr(value, field.name), f"{path}.{field.name}")
+
+
+def assert_identical(traced: Any, plain: Any) -> None:
+    ours, theirs = dict(tensors_within(traced)), dict(tensors_within(plain))
+    assert theirs, f"{type(plain).__name__} holds no tensor"
+    assert ours.keys() == theirs.keys()
+    for path, expected in theirs.items():
+        assert same_bits(ours[path], expected), f"{path} differs"
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    if one.is_quantized:
+        one, other = one.int_repr(), other.int_repr()
+    one, other = one.detach().contiguous(), other.detach().contiguous()
+    return torch.equal(one.view(-1).view(torch.uint8), other.view(-1).view(torch.uint8))
+
+
+def assert_every_op_is_named(trace: tl.Trace) -> None:
+    for op in trace.ops:
+        assert trace.ops[op.label] == op
+        assert op.layer == trace.layers[op.layer.layer_label]
+        assert op == op.layer.ops[op.pass_number - 1]
+        assert trace.modules[op.module.address] == op.module
