@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 from torch import nn
 
 from torchlens._api.trace import Trace
 from torchlens._capture.collector import collector_paused
-from torchlens._capture.compiled import compiled_code_eager, uncompiled
+from torchlens._capture.compiled import compiled_code_eager
 from torchlens._capture.random_state import derived_seed, seeded
 from torchlens._capture.refusals import refuse_unsupported
 from torchlens._capture.session import Session, refuse_nested
+from torchlens._capture.unwrapping import root_of, unwrapped
 from torchlens.errors import InputError
 from torchlens.options import CaptureOptions
 
@@ -42,7 +42,7 @@ def trace(
     options = capture or CaptureOptions()
     if options.seed is None:
         options = replace(options, seed=derived_seed())
-    model = uncompiled(model)
+    model = unwrapped(model)
     session = _session(model, options)
     args = cast("tuple[Any, ...]", x) if type(x) is tuple else (x,)
     result = Trace()
@@ -93,29 +93,25 @@ def capture(
 
 def _session(model: Callable[..., Any] | Mapping[str, nn.Module], options: CaptureOptions) -> Session:
     if isinstance(model, Mapping):
-        named: dict[str, nn.Module] = {}
-        for name, part in cast("Mapping[str, object]", model).items():
-            if not isinstance(part, nn.Module):
-                raise InputError(
-                    f"model[{name!r}] is a {type(part).__name__}; a dict of models maps names to nn.Modules"
-                )
-            named[name] = uncompiled(part)
-            refuse_unsupported(named[name])
+        named = dict(_named_models(cast("Mapping[str, object]", model)))
         return Session(None, named, "block", options)
+    model = unwrapped(model)
+    refuse_unsupported(model)
     if not callable(model):
         raise InputError(
             f"model is a {type(model).__name__}, which cannot be called; give an nn.Module or a callable"
         )
-    called: Callable[..., Any] = uncompiled(model)
-    refuse_unsupported(called)
-    root = _root_of(called)
-    name = type(root).__name__ if root is not None else getattr(called, "__name__", type(called).__name__)
+    root = root_of(model)
+    name = type(root).__name__ if root is not None else getattr(model, "__name__", type(model).__name__)
     return Session(root, {}, name, options)
 
 
-def _root_of(model: Callable[..., Any]) -> nn.Module | None:
-    """The module behind a callable: itself, a bound method's, a partial's."""
-    while isinstance(model, partial):
-        model = model.func
-    owner = getattr(model, "__self__", model)
-    return owner if isinstance(owner, nn.Module) else None
+def _named_models(models: Mapping[str, object]) -> Iterator[tuple[str, nn.Module]]:
+    for name, given in models.items():
+        part: object = unwrapped(cast("Callable[..., Any]", given))
+        refuse_unsupported(part, f"model[{name!r}]")
+        if not isinstance(part, nn.Module):
+            raise InputError(
+                f"model[{name!r}] is a {type(part).__name__}; a dict of models maps names to nn.Modules"
+            )
+        yield name, part

@@ -11,10 +11,9 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import nn
 
 
 class _EagerStance:
@@ -55,13 +54,3 @@ def compiled_code_eager() -> Generator[None]:
     finally:
         if begun:
             _eager.end()
-
-
-def uncompiled(model: Any) -> Any:
-    """The module that `torch.compile(module)` wraps; anything else as it is."""
-    kind = cast("type[object]", type(model))
-    if kind.__name__ == "OptimizedModule" and kind.__module__.startswith("torch._dynamo"):
-        original = model._orig_mod
-        assert isinstance(original, nn.Module)
-        return original
-    return model
