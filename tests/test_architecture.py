@@ -20,7 +20,9 @@ HOUSE = (
     ("cli", "pytest_plugin"),  # people's doors
     ("demo",),
     ("_api",),
-    ("report",),  # features: functions over a TraceReader
+    ("validation",),  # features: functions over a TraceReader
+    ("report",),
+    ("_replay",),
     ("_trace", "_capture"),  # reads records; exists while a model runs
     ("flops",),
     ("_keys",),

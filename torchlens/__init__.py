@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from torchlens import errors, options
     from torchlens._api.capturing import capture, trace
     from torchlens._api.trace import Trace
+    from torchlens._api.validating import validate
 
 __version__ = "0.1.0"
 
@@ -16,12 +17,13 @@ _LAZY = {
     "Trace": ("torchlens._api.trace", "Trace"),
     "capture": ("torchlens._api.capturing", "capture"),
     "trace": ("torchlens._api.capturing", "trace"),
+    "validate": ("torchlens._api.validating", "validate"),
     "errors": ("torchlens.errors", None),
     "options": ("torchlens.options", None),
 }
 """Public name to (module, attribute); a module itself where the attribute is None."""
 
-__all__ = ["Trace", "capture", "errors", "options", "trace"]
+__all__ = ["Trace", "capture", "errors", "options", "trace", "validate"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,8 @@ from torchlens._trace.views import Views
 from torchlens._values.ledger import Ledger
 from torchlens.errors import CaptureOpenError, NotSavedError
 from torchlens.report.summary import Summary, describe, summarize
+from torchlens.validation.checking import check_trace
+from torchlens.validation.report import Report
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -158,6 +160,10 @@ class Trace:
         `depth` opens that many levels of modules; `fold=False` shows each of several like blocks.
         """
         return summarize(self._views, depth=depth, fold=fold)
+
+    def check(self) -> Report:
+        """Make each recorded call again and check the record's own rules; true when nothing failed."""
+        return check_trace(self._reader)
 
     def cleanup(self) -> None:
         """Free everything the trace holds; reading it raises `NotSavedError` from then on."""

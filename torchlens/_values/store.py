@@ -122,14 +122,21 @@ class ValueStore:
                     found.append(row)
         return found
 
+    def explained_rise(self, tensor: Tensor, first: int, last: int) -> int:
+        """By how much recorded writes raised the version counter after one row, up to another."""
+        return sum(self._bumps_after(key, first) - self._bumps_after(key, last) for key in self._keys(tensor))
+
     def _rises(self, tensor: Tensor, row: int, version: int) -> tuple[int, int]:
         """By how much the version counter rose since a row, and how much of it recorded writes explain."""
         now = version_of(tensor)
         if now is None:
             return 0, 0
+        return now - version, sum(self._bumps_after(key, row) for key in self._keys(tensor))
+
+    def _keys(self, tensor: Tensor) -> set[StorageKey]:
+        """The storages that a tensor object has lain on."""
         moves = self._ledger.metadata.get(id(tensor), ())
-        keys = {storage_key(tensor), *(storage_key(move.alias) for move in moves)}
-        return now - version, sum(self._bumps_after(key, row) for key in keys)
+        return {storage_key(tensor), *(storage_key(move.alias) for move in moves)}
 
     def _bumps_after(self, key: StorageKey, row: int) -> int:
         """By how much recorded writes on a storage raised its counter after a row."""

@@ -1,0 +1,79 @@
+"""`validate`: trace a model, check the trace, and run the model once more without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from torch import Tensor
+
+from torchlens._api.capturing import trace
+from torchlens._capture.compiled import compiled_code_eager
+from torchlens._capture.random_state import derived_seed, seeded
+from torchlens._capture.unwrapping import root_of, unwrapped
+from torchlens._values.plain import plain, tensors_in
+from torchlens.options import CaptureOptions
+from torchlens.validation.checking import check_trace
+from torchlens.validation.comparison import difference
+from torchlens.validation.findings import Finding, Tally
+from torchlens.validation.forward import BufferState, compare_outputs, own_copy
+from torchlens.validation.report import Report
+
+
+def validate(
+    model: Callable[..., Any], x: Any = (), *, input_kwargs: Mapping[str, Any] | None = None
+) -> Report:
+    """Trace `model` once and check the trace; the report is true when nothing that could be checked failed.
+
+    Each recorded call is made again on its recorded inputs, taken through the edges of the graph, and must
+    give its recorded value; the record's own rules must hold; a plain forward from the same random state must
+    give the traced output, bit for bit. Buffers and random state are given back. An exception of the traced
+    forward comes through unchanged.
+
+    >>> import torch, torchlens as tl
+    >>> report = tl.validate(torch.nn.Linear(3, 2), torch.zeros(1, 3))
+    >>> bool(report), len(report.failed)
+    (True, 0)
+    """
+    seed = derived_seed()
+    args = cast("tuple[Any, ...]", x) if type(x) is tuple else (x,)
+    given = (args, dict(input_kwargs or {}))
+    first, second = own_copy(given), own_copy(given)
+    buffers = BufferState(root_of(unwrapped(model)))
+    try:
+        traced = trace(model, args, input_kwargs=input_kwargs, capture=CaptureOptions(seed=seed))
+        expected = [tensor.detach().clone() for tensor in tensors_in(traced.output)]
+        report = check_trace(traced._reader)
+        forward = _compare_with_plain(model, seed, expected, buffers, (first, second))
+    finally:
+        buffers.restore()
+    return Report(report.name, {**report.sections, "forward": forward}, report.unverified)
+
+
+def _compare_with_plain(
+    model: Callable[..., Any],
+    seed: int,
+    expected: list[Tensor],
+    buffers: BufferState,
+    inputs: tuple[Any, Any],
+) -> Tally:
+    try:
+        found = _plain_outputs(model, seed, buffers, inputs[0])
+        same = len(found) == len(expected) and not any(map(difference, expected, found))
+        if same:
+            return compare_outputs(expected, found, varies=False)
+        again = _plain_outputs(model, seed, buffers, inputs[1])
+    except Exception as error:  # noqa: BLE001 - a model may raise anything
+        text = f"a plain forward raised {type(error).__name__}: {error}, the traced one did not"
+        return Tally(failed=[Finding("output", text)])
+    varies = len(found) != len(again) or any(map(difference, found, again))
+    return compare_outputs(expected, found, varies=bool(varies))
+
+
+def _plain_outputs(model: Callable[..., Any], seed: int, buffers: BufferState, inputs: Any) -> list[Tensor]:
+    """The tensors that a plain forward gives, from the buffers and the random state of the traced one."""
+    args, kwargs = inputs
+    buffers.restore()
+    with seeded(seed), compiled_code_eager():
+        output = unwrapped(model)(*args, **kwargs)
+    return tensors_in(plain(output, lambda tensor: tensor.detach()))

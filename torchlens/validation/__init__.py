@@ -1,0 +1,1 @@
+"""Whether a trace is true: each call again, the record's own rules, and a fresh forward."""

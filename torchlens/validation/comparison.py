@@ -1,0 +1,86 @@
+"""Whether two tensors are the same, bit for bit or within what a dtype can tell."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchlens._values.geometry import shape_of
+
+
+def difference(expected: Tensor, found: Tensor) -> str | None:
+    """What sets two tensors apart, in a few words; None when they are equal bit for bit.
+
+    Values on `meta` have no bits: only what they look like is compared.
+    """
+    for name, left, right in (
+        ("dtype", expected.dtype, found.dtype),
+        ("layout", expected.layout, found.layout),
+        ("device", expected.device, found.device),
+        ("shape", shape_of(expected), shape_of(found)),
+    ):
+        if left != right:
+            return f"{name} {right} instead of {left}"
+    if expected.device.type == "meta":
+        return None
+    pairs = list(zip(_parts(expected), _parts(found)))
+    if all(map(_equal_bits, *zip(*pairs))):
+        return None
+    return _how_far(pairs)
+
+
+def is_close(expected: Tensor, found: Tensor) -> bool:
+    """Whether two tensors that look alike agree within the tolerances torch tests its kernels with."""
+    try:
+        torch.testing.assert_close(_parts(found), _parts(expected), equal_nan=True)
+    except AssertionError:
+        return False
+    return True
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """The plain strided tensors that make up the value."""
+    if tensor.is_nested:
+        return [part for item in tensor.unbind() for part in _parts(item)]
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    if tensor.is_quantized:
+        return [tensor.int_repr(), *_scale(tensor)]
+    return [tensor.resolve_conj().resolve_neg()]
+
+
+def _scale(quantized: Tensor) -> list[Tensor]:
+    if quantized.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return [torch.tensor([quantized.q_scale(), float(quantized.q_zero_point())])]
+    return [quantized.q_per_channel_scales(), quantized.q_per_channel_zero_points()]
+
+
+def _equal_bits(left: Tensor, right: Tensor) -> bool:
+    if left.shape != right.shape:
+        return False
+    if left.numel() == 0:
+        return True
+    return torch.equal(_bits(left), _bits(right))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _how_far(pairs: list[tuple[Tensor, Tensor]]) -> str:
+    for left, right in pairs:
+        if left.shape != right.shape:
+            return f"{right.numel()} stored elements instead of {left.numel()}"
+    unequal = [(left, right) for left, right in pairs if not _equal_bits(left, right)]
+    left, right = unequal[0]
+    wide = torch.complex128 if left.is_complex() else torch.float64
+    one, other = left.detach().to(wide), right.detach().to(wide)
+    places = ~((one == other) | (one.isnan() & other.isnan()))
+    if not bool(places.any()):
+        return "the bits of zeros or NaNs differ"
+    largest = (one - other).abs()[places].max().item()
+    return f"{int(places.sum())} of {left.numel()} elements differ, by up to {largest:.3g}"

@@ -1,0 +1,77 @@
+"""What a second forward needs to start where the first one did, and whether both gave the same."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchlens._values.plain import tensors_in
+from torchlens.validation.comparison import difference
+from torchlens.validation.findings import Finding, Tally
+
+
+class BufferState:
+    """The buffers of a model as they are now, to be given back to it."""
+
+    def __init__(self, model: nn.Module | None) -> None:
+        modules = [] if model is None else list(model.modules())
+        self._held: list[tuple[nn.Module, dict[str, Tensor | None]]] = [
+            (module, dict(module._buffers)) for module in modules
+        ]
+        tensors = [tensor for _, buffers in self._held for tensor in buffers.values() if tensor is not None]
+        self._values = [
+            (tensor, tensor.detach().clone()) for tensor in tensors if not nn.parameter.is_lazy(tensor)
+        ]
+
+    def restore(self) -> None:
+        """Put the same tensors back, with the values they had."""
+        for module, buffers in self._held:
+            module._buffers.clear()
+            module._buffers.update(buffers)
+        with torch.no_grad():
+            for tensor, value in self._values:
+                if difference(value, tensor) is not None:  # writing would age what a trace holds of it
+                    tensor.copy_(value)
+
+
+def own_copy(inputs: Any) -> Any:
+    """A copy of a model's inputs that a forward may change; what cannot be copied stays the same object."""
+    memo: dict[int, Any] = {}
+    for tensor in tensors_in(inputs):
+        if not tensor.is_leaf:  # `deepcopy` refuses it
+            memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    try:
+        return copy.deepcopy(inputs, memo)
+    except (TypeError, RuntimeError, NotImplementedError, ValueError):
+        return inputs
+
+
+def compare_outputs(expected: Sequence[Tensor], found: Sequence[Tensor], varies: bool) -> Tally:
+    """Compare the output tensors of a traced and of a plain forward.
+
+    `varies`: two plain forwards differ too, so that a difference says nothing about the trace.
+    """
+    tally = Tally()
+    if len(expected) != len(found):
+        text = f"holds {len(found)} tensors in a plain forward, {len(expected)} in the traced one"
+        _add(tally, Finding("output", text), varies)
+        return tally
+    for number, (one, other) in enumerate(zip(expected, found), start=1):
+        apart = difference(one, other)
+        if apart is None:
+            tally.checked += 1
+        else:
+            _add(tally, Finding(f"output_{number}", f"a plain forward gives another value: {apart}"), varies)
+    return tally
+
+
+def _add(tally: Tally, finding: Finding, varies: bool) -> None:
+    if varies:
+        text = f"{finding.text}; but two plain forwards differ as well, from one random state"
+        tally.unchecked.append(Finding(finding.about, text))
+    else:
+        tally.failed.append(finding)
