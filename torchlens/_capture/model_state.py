@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from torch import Tensor, nn
 
@@ -29,6 +30,10 @@ class BufferSlot:
     rows: list[int] = field(default_factory=list[int])
 
 
+_HeldParam: TypeAlias = tuple[Tensor, list[tuple[int, str]], int | None]
+"""(tensor, places, version counter when the capture began)."""
+
+
 class ModelState:
     """What the captured models consist of. Module 0 is the root."""
 
@@ -43,7 +48,10 @@ class ModelState:
         self._slot_of: dict[tuple[int, str], BufferSlot] = {}
         self._slots_by_tensor: dict[int, BufferSlot] = {}
         self._slots_by_storage: dict[StorageKey, list[BufferSlot]] | None = None
-        self._params: dict[int, tuple[Tensor, list[tuple[int, str]], int | None]] = {}
+        self._params: dict[int, _HeldParam] = {}
+        """By id of a tensor; several tensors stand for one parameter where it was replaced."""
+        self._param_at: dict[tuple[int, str], _HeldParam] = {}
+        self._replacements: list[Tensor] = []
         self._add(root if root is not None else nn.Module(), None, "")
         for name, model in named.items():
             self._add(model, 0, name)
@@ -109,7 +117,8 @@ class ModelState:
             self._add_parts(index, module)
 
     def param_storages(self) -> set[StorageKey]:
-        return {storage_key(tensor) for tensor, _, _ in self._params.values()}
+        tensors = [tensor for tensor, _, _ in self._params.values()]
+        return {storage_key(tensor) for tensor in (*tensors, *self._replacements)}
 
     def name_of(self, slot: BufferSlot) -> str:
         """The buffer's first address."""
@@ -138,7 +147,7 @@ class ModelState:
         ]
         training = [module.training for module in self.modules]
         self.rescan()
-        params = list(self._params.values())
+        params = list({id(held): held for held in self._params.values()}.values())
         return Structure(self._module_places, types, training, params, buffers)
 
     def _add_params(self, index: int, module: nn.Module) -> None:
@@ -146,11 +155,17 @@ class ModelState:
             # `functional_call` puts other tensors there while a model runs
             if not isinstance(param, nn.Parameter):
                 continue
+            place = index, name
             held = self._params.get(id(param))
-            if held is None:
-                self._params[id(param)] = (param, [(index, name)], version_of(param))
-            elif (index, name) not in held[1]:
-                held[1].append((index, name))
+            if held is not None:
+                if place not in held[1]:
+                    held[1].append(place)
+                self._param_at.setdefault(place, held)
+            elif place in self._param_at:  # as offloading does before and after each call
+                self._params[id(param)] = self._param_at[place]
+                self._replacements.append(param)
+            else:
+                self._params[id(param)] = self._param_at[place] = param, [place], version_of(param)
 
     def _add(self, module: nn.Module, parent: int | None, name: str) -> int:
         index = self.module_index.get(id(module))
