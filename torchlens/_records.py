@@ -16,6 +16,19 @@ from torchlens._structure import BufferEntry, ModuleEntry, ParamEntry, Structure
 
 Kind: TypeAlias = Literal["input", "call", "boundary", "buffer", "source", "output"]
 Status: TypeAlias = Literal["complete", "halted", "failed"]
+ReasonName: TypeAlias = Literal[
+    "unknown_origin",
+    "tensor_from_another_thread",
+    "owner_thread_tripwire_changed",
+    "host_round_trip",
+    "write_through_numpy",
+    "unexplained_write",
+    "transform_not_followed",
+    "compiled_region_skipped",
+    "fused_prediction",
+    "unwitnessed_op",
+]
+"""Why a trace may not vouch for its graph."""
 Side: TypeAlias = Literal["left", "right", "unknown"] | None
 """On which side of a binary operator the tensor stood, where the call itself does not tell."""
 
@@ -189,6 +202,37 @@ class RunOptions:
 
 
 @dataclass(slots=True)
+class Reason:
+    """Something for which the trace cannot vouch for its graph."""
+
+    name: ReasonName
+    text: str
+    """What was found, as one sentence."""
+    count: int
+    rows: Sequence[int]
+    """The rows it was found at, where it has any."""
+
+
+@dataclass(slots=True)
+class CensusEntry:
+    """Dispatched operators of one sort that nothing recorded accounts for."""
+
+    operator: str
+    count: int
+    line: str
+    """`file:line` of the innermost frame that is not torch's."""
+
+
+@dataclass(slots=True)
+class Census:
+    """Every operator that reached torch's dispatcher during the capture, by what accounts for it."""
+
+    counts: Mapping[str, int]
+    """`recorded`, `boundary`, or the name of a known exception, to how many operators."""
+    leftovers: Sequence[CensusEntry]
+
+
+@dataclass(slots=True)
 class Record:
     """All that one capture wrote down."""
 
@@ -214,9 +258,19 @@ class Record:
     failure: Failure | None
     notes: Sequence[str]
     """What was not seen or not as usual, one sentence each."""
-    unverified: str | None
-    """The first reason for which the trace cannot vouch for its graph, as a name."""
+    reasons: Sequence[Reason]
+    """Why the trace cannot vouch for its graph, in the order of the rows; empty when it can."""
+    host_edges: Mapping[int, Sequence[tuple[Any, int]]]
+    """Row to the (tensor, row) pairs whose data came to it through the host: the tensor as it was before
+    that row. They stand at the argument position `"host"`."""
     options: RunOptions
+    census: Census | None = None
+    """What the witness counted; None where it was not asked for."""
+
+    @property
+    def unverified(self) -> ReasonName | None:
+        """The first reason's name."""
+        return self.reasons[0].name if self.reasons else None
 
     @property
     def modules(self) -> Sequence[ModuleEntry]:

@@ -141,7 +141,8 @@ def test_an_empty_block() -> None:
 def test_an_unknown_origin_makes_a_trace_unverified() -> None:
     trace = tl.trace(lambda x: x + torch.Tensor([1.0, 2.0, 3.0]), floats(3))
     assert trace.provenance.verified is False and trace.provenance.verification_reason == "unknown_origin"
-    assert trace.notes == ("1 tensors came from a place that was not seen.",)
+    assert [(doubt.count, doubt.ops) for doubt in trace.provenance.reasons] == [(1, ("source_1:1",))]
+    assert str(trace.provenance).startswith("unverified (unknown_origin): A tensor came from a place")
     assert [op.name for op in trace.ops if op.kind == "source"] == ["unknown"]
 
 

@@ -13,7 +13,8 @@ from torchlens._trace.layer import Layer
 from torchlens._trace.lookup import Named
 from torchlens._trace.module import Module, ModuleCall
 from torchlens._trace.op import Op
-from torchlens._trace.outcome import Provenance, find_output
+from torchlens._trace.outcome import find_output
+from torchlens._trace.provenance import Provenance, find_provenance
 from torchlens._trace.reader import TraceReader
 from torchlens._trace.selection import find
 from torchlens._trace.state import Buffer, Param
@@ -137,7 +138,7 @@ class Trace:
     @property
     def provenance(self) -> Provenance:
         """Whether the trace can vouch for its graph, and if not, why."""
-        return Provenance(self._record.unverified)
+        return find_provenance(self._reader)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -136,7 +136,10 @@ class FunctionMode(TorchFunctionMode):
     def begin_transform(self, frame: FrameType) -> None:
         """Take everything until the outermost transform around `frame` returns as one op."""
         self._calls.quiet = True
+        missed = self._transforms.unfollowed
         self._transforms.begin(frame, self._sites.is_boundary)
+        if self._transforms.unfollowed > missed:
+            self._tensors.doubts.add("transform_not_followed", len(self._rows))
 
     def _special(
         self,

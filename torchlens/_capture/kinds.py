@@ -45,6 +45,7 @@ _FACTORY_NAMES = frozenset(
     "randn randint randperm normal empty_strided tril_indices triu_indices complex from_file frombuffer "
     "bartlett_window blackman_window hamming_window hann_window kaiser_window".split()
 )
+_FROM_HOST_NAMES = frozenset("tensor as_tensor asarray frombuffer new new_tensor __array_wrap__".split())
 _DROPOUT_NAMES = frozenset(
     "dropout dropout_ alpha_dropout alpha_dropout_ feature_dropout feature_dropout_ "
     "feature_alpha_dropout feature_alpha_dropout_".split()
@@ -72,6 +73,8 @@ class Special:
     """It runs backward: what happens inside is not forward."""
     boundary: bool = False
     """A kernel that stands for what whole modules do otherwise."""
+    from_host: bool = False
+    """It makes a tensor of what may be data of numpy or Python lists."""
     factory: bool = False
     """It makes a tensor from the default dtype and device."""
 
@@ -101,6 +104,7 @@ def _classify(func: Callable[..., Any]) -> str | Special:
         quiet=hasattr(func, "__code__") and name in _QUIET_NAMES,
         boundary=name in KERNELS,
         factory=name in _FACTORY_NAMES,
+        from_host=name in _FROM_HOST_NAMES,
     )
     if special == Special(name):
         return SIDED if needs_side(name) else PLAIN

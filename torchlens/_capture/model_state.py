@@ -72,6 +72,10 @@ class ModelState:
     def num_params(self) -> int:
         return len(self._params)
 
+    def param_ids(self) -> frozenset[int]:
+        """The ids of the parameters known now."""
+        return frozenset(self._params)
+
     def param_of(self, tensor: Tensor) -> bool:
         """Whether the tensor is a parameter of a known module."""
         return id(tensor) in self._params

@@ -39,6 +39,7 @@ class CallEvents(Protocol):
     def transform_is_over(self, frame: FrameType) -> bool: ...
     def transform_starts(self, frame: FrameType) -> None: ...
     def buffers_may_have_changed(self, module: nn.Module) -> None: ...
+    def other_thread_gave(self, output: Any) -> None: ...
 
 
 _Begun: TypeAlias = tuple[nn.Module, int, int, tuple[Any, ...]]
@@ -181,12 +182,17 @@ class ModuleCalls:
         if sites.frames and sites.frames[-1] is frame:
             sites.frames.pop()
             call = sites.calls.pop()
-        elif self.quiet or get_ident() != self._thread or _backward_running() != -1:
+        elif get_ident() != self._thread:
+            self._events.other_thread_gave(output)
+            return
+        elif self.quiet or _backward_running() != -1:
             return
         else:
             call = self._end(module, frame)
             if call is None:
                 return
+        if self._pending:  # calls within this one end before it does
+            self.settle(frame)
         if module._buffers:
             self._events.buffers_may_have_changed(module)
         outer = self._begun[sites.calls[-1]] if sites.calls else None

@@ -1,11 +1,11 @@
-"""Where a tensor that no recorded call made comes from, looked up by name in what the code can reach."""
+"""Under which name the code can reach a tensor that no recorded call made."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from types import FrameType, FunctionType, MethodType
+from types import FrameType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any, Final, cast
 
 from torch import Tensor, nn
@@ -76,6 +76,7 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, object]]:
         attributes = _attributes(value)
         if "__path__" not in attributes:  # packages lead everywhere
             yield from ((f"{name}.{key}", item) for key, item in list(attributes.items()))
+        yield from _slots(name, value)
 
 
 def _attributes(value: object) -> dict[str, object]:
@@ -84,6 +85,16 @@ def _attributes(value: object) -> dict[str, object]:
     except AttributeError:
         return {}
     return cast("dict[str, object]", attributes) if type(attributes) is dict else {}
+
+
+def _slots(name: str, value: object) -> Iterator[tuple[str, object]]:
+    for owner in type(value).__mro__:
+        for key, slot in list(vars(owner).items()):
+            if type(slot) is MemberDescriptorType and owner.__module__ != "builtins":
+                try:
+                    yield f"{name}.{key}", slot.__get__(value)
+                except AttributeError:  # not assigned yet
+                    continue
 
 
 def _function_parts(name: str, function: Any) -> Iterator[tuple[str, object]]:

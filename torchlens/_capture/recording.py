@@ -51,6 +51,7 @@ class Recording:
         recorded_kwargs = self._tensors.plain_kwargs(kwargs, caller) if kwargs else None
         if special.read and (read := tensors_in([*args, kwargs])):
             self.reads.append((len(self.rows), special.name, read[0]))
+            self._tensors.leaves(special.name, read[0])
         states = self._generator_states(kwargs) if special.draws and special.draws(args, kwargs) else None
         targets = special.writes(args, kwargs) if special.writes else []
         if kwargs.get("out") is not None:
@@ -72,6 +73,8 @@ class Recording:
         row = len(self.rows)
         head = (kind, func, *where, context, recorded, recorded_kwargs)
         if self.append(head, produced, duration, None):
+            if special.from_host:
+                self._tensors.host.made(row, lambda tensor: self._tensors.meet(tensor, caller))
             if states is not None:
                 self.generators[row] = states
             if targets:

@@ -18,6 +18,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torchlens._capture.boundaries import TRANSFORM_FILES, Transforms
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.function_mode import FunctionMode
+from torchlens._capture.handed_out import note_changes
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
 from torchlens._capture.recording import Recording
@@ -73,11 +74,13 @@ class Session:
     def open(self) -> None:
         """Start recording on this thread."""
         self._sites.open(sys._getframe(1))
+        self._tensors.open()
         self._calls.open()
         try:
             self._mode.__enter__()
         except BaseException:
             self._calls.close()
+            self._tensors.close()
             self._sites.close()
             raise
 
@@ -85,7 +88,8 @@ class Session:
         """Stop recording and hand over what was written down."""
         self._stop(error)
         captured = Captured(self._record(error), self._tensors.ledger)
-        _note_unexplained(captured)
+        self._note_changes(captured)
+        captured.record.reasons = self._tensors.doubts.reasons()
         vars(self).clear()  # its parts call each other: without this they would wait for the collector
         return captured
 
@@ -101,6 +105,7 @@ class Session:
         with ExitStack() as last:  # from the bottom up
             last.callback(self._mode.close)
             last.callback(self._sites.close)
+            last.callback(self._tensors.close)
             last.callback(self._note_late_changes, error)
             last.callback(self._transforms.abandon)
             last.callback(self._calls.close)
@@ -117,6 +122,7 @@ class Session:
         """Call the model on its inputs and note what comes back as the trace's output."""
         self._block = False
         self._sites.open(sys._getframe(0))  # our own frame is no part of a chain
+        self._tensors.sources.given(args, kwargs)
         self._tensors.add_inputs(tensors_in([args, kwargs]))
         self._note_output(model(*args, **kwargs))
 
@@ -126,6 +132,7 @@ class Session:
 
     def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._block:
+            self._tensors.sources.given(args, kwargs)
             self._tensors.add_inputs(tensors_in([args, kwargs]))
 
     def root_call_ends(self, call: int, output: Any) -> None:
@@ -143,6 +150,11 @@ class Session:
 
     def transform_is_over(self, frame: FrameType) -> bool:
         return self._mode.transform_is_over(frame)
+
+    def other_thread_gave(self, output: Any) -> None:
+        tensors = vars(self).get("_tensors")
+        if tensors is not None:  # the capture may have ended while that thread was on its way here
+            tensors.threads.module_gave(output)
 
     def buffers_may_have_changed(self, module: nn.Module) -> None:
         self._tensors.buffers_may_have_changed(module)
@@ -175,7 +187,6 @@ class Session:
 
     def _record(self, error: BaseException | None) -> Record:
         status: Status = "complete" if error is None else "failed"
-        unknown = self._tensors.unknown_sources
         module_calls = self._calls.entries()  # which may name modules met outside the model
         return Record(
             rows=Rows.from_tuples(self._rows),
@@ -194,41 +205,33 @@ class Session:
             status=status,
             failure=None if error is None else _failure(error),
             notes=self._notes(),
-            unverified="unknown_origin" if unknown or self._transforms.unfollowed else None,
+            reasons=(),
+            host_edges=self._tensors.host.edges,
             options=self._run_options(),
         )
+
+    def _note_changes(self, captured: Captured) -> None:
+        """Note what only shows at the end: changes of memory that no op explains."""
+        record, doubts = captured.record, self._tensors.doubts
+        store = ValueStore(record, captured.ledger)
+        outs = zip(record.rows.out, record.rows.version)
+        # in most runs nothing is written, which one look at each counter shows
+        if any(_versions(out) != version for out, version in outs if version is not None):
+            for row in store.unexplained_rows():
+                doubts.add("unexplained_write", row, row=row)
+        end = self._output_rows[0] if not self._block and self._output_rows else len(self._rows)
+        note_changes(self._tensors.handed_out, store, captured.ledger, end, doubts)
 
     def _notes(self) -> list[str]:
         notes = sorted(self._calls.notes)
         if self._mode.backward_calls:
             count = self._mode.backward_calls
             notes.append(f"{count} backward calls ran inside the block; they are not forward ops.")
-        if self._transforms.unfollowed:
-            notes.append(
-                f"{self._transforms.unfollowed} transforms ran under a profiler that could not be shared; "
-                "they have no op."
-            )
-        if self._tensors.unknown_sources:
-            notes.append(f"{len(self._tensors.unknown_sources)} tensors came from a place that was not seen.")
         return notes
 
     def _run_options(self) -> RunOptions:
         options = self._options
         return RunOptions(options.seed, options.max_copied, torch.__version__, platform.python_version())
-
-
-def _note_unexplained(captured: Captured) -> None:
-    """Say so if version counters rose by more than the recorded writes explain."""
-    record = captured.record
-    outs = zip(record.rows.out, record.rows.version)
-    # in most runs nothing is written, which one look at each counter shows
-    if not any(_versions(out) != version for out, version in outs if version is not None):
-        return
-    rows = ValueStore(record, captured.ledger).unexplained_rows()
-    if rows:
-        record.unverified = record.unverified or "unexplained_write"
-        note = f"{len(rows)} tensors were changed in place by something that was not seen."
-        record.notes = [*record.notes, note]
 
 
 def _versions(out: Any) -> Any:

@@ -6,7 +6,6 @@ come to mean another object while the capture runs.
 
 from __future__ import annotations
 
-from itertools import chain
 from types import FrameType
 from typing import Any, cast
 
@@ -14,8 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from torchlens._capture.call_site import CallSites
+from torchlens._capture.doubts import Doubts
+from torchlens._capture.handed_out import HandedOut
+from torchlens._capture.host import HostData
 from torchlens._capture.model_state import BufferSlot, ModelState
-from torchlens._capture.origins import find_name, frame_roots, module_roots
+from torchlens._capture.sources import Sources
+from torchlens._capture.threads import ThreadWatch
 from torchlens._capture.writes import Target
 from torchlens._values.geometry import last_writers, region_of, storage_key
 from torchlens._values.ledger import Ledger, MetadataWrite, Write
@@ -30,18 +33,34 @@ class Tensors:
     def __init__(
         self, rows: list[tuple[Any, ...]], sites: CallSites, state: ModelState, max_copied: int | None
     ) -> None:
+        self.doubts = Doubts()
         self.known: set[int] = set()
         self.inputs: list[int] = []
         self.aliases: list[tuple[int, Tensor, Tensor]] = []
         """(row count at that moment, alias, known tensor on the same storage)."""
-        self.unknown_sources: list[int] = []
         self._source_rows: dict[int, int] = {}
         self.index = StorageIndex(rows)
         self.ledger = Ledger(self.index, max_copied)
+        self.threads = ThreadWatch(rows, self.doubts)
+        self.host = HostData(rows, sites, self.index, self.ledger.shared_memory, self.doubts)
+        self.handed_out = HandedOut(rows, self.ledger)
+        self.sources = Sources(sites, state, self.host, self.threads, self.known)
         self._rows = rows
         self._sites = sites
         self._state = state
         self._params_noted: int | None = None
+        self._first_params = state.param_ids()
+        self._first_slots = len(state.slots)
+
+    def open(self) -> None:
+        """Start to watch what happens beside torch's calls."""
+        self.sources.ages.open()
+        self.threads.open()
+
+    def close(self) -> None:
+        """Stop watching and let go of everything of the user's."""
+        self.threads.close()
+        self.sources.close()
 
     def plain_args(self, args: tuple[Any, ...], frame: FrameType) -> tuple[Any, ...]:
         """The arguments of a call as plain data, each tensor in them met. Unchanged ones stay the same."""
@@ -59,7 +78,12 @@ class Tensors:
                 self._rows[source] = ("input", "input", *self._rows[source][2:])
                 self.inputs.append(source)
             elif not (id(tensor) in self.known or self._state.holds(tensor)):
-                self.inputs.append(self._add_row("input", "input", tensor))
+                is_first = not self._rows
+                row = self._add_row("input", "input", tensor)
+                self.inputs.append(row)
+                self.host.comes_in(tensor)
+                if not is_first:  # it may have been made, unseen, of what came before
+                    self.sources.judge(row, tensor, "input", self.doubts)
 
     def meet(self, tensor: Tensor, frame: FrameType | None) -> Tensor:
         """Find out what a tensor is that no call made, and write it down where it is not a parameter."""
@@ -73,13 +97,17 @@ class Tensors:
         with torch._C.DisableTorchFunction():
             if slot is not None and slot.initial is tensor and not slot.rows:
                 self._add_start(slot)
-            elif self._state.param_of(tensor):
+                if slot.index >= self._first_slots:  # registered since the capture began
+                    self.sources.judge(slot.rows[0], tensor, self._rows[slot.rows[0]][1], self.doubts)
+            elif id(tensor) in self._first_params:
                 self.known.add(id(tensor))
             elif (original := self._same_storage(tensor)) is not None:
                 self.known.add(id(tensor))
                 self.aliases.append((len(self._rows), tensor, original))
             elif self._is_new_param(tensor):
                 self.known.add(id(tensor))
+                if self.sources.ages.is_young(tensor):
+                    self.doubts.add("unknown_origin", len(self._rows))
             else:
                 self._add_source(tensor, frame)
 
@@ -126,6 +154,8 @@ class Tensors:
             else:
                 self.ledger.after_write(write, tensor, row, slots.get(id(tensor), 0))
                 found = self._state.slots_on(storage_key(tensor))
+                for mirror in write.mirrors:
+                    found = [*found, *self._state.slots_on(storage_key(mirror.tensor))]
             reached.update((slot.index, slot) for slot in found)
         for slot in reached.values():
             assert slot.current is not None
@@ -137,6 +167,11 @@ class Tensors:
         slot = self._state.slot_holding(tensor)
         if slot is not None:
             self._add_version(slot, tensor, where)
+
+    def leaves(self, name: str, tensor: Tensor) -> None:
+        """A read of this name hands the tensor's value, or its memory, out of torch."""
+        self.host.leaves(name, tensor)
+        self.handed_out.leaves(name, tensor)
 
     def _plain(self, value: Any, frame: FrameType) -> Any:
         kind = cast("type[Any]", type(value))
@@ -168,15 +203,16 @@ class Tensors:
         return row
 
     def _add_source(self, tensor: Tensor, frame: FrameType | None) -> None:
-        roots = chain(
-            frame_roots(frame, self._sites.frames[-1] if self._sites.frames else self._sites.opener),
-            frame_roots(self._sites.opener, self._sites.opener),
-            module_roots(self._state.named_modules()),
-        )
-        name = find_name(tensor, roots)
+        name = self.sources.name_of(tensor, frame)
+        behind = self.host.shared(tensor)
+        if behind is not None:
+            self.meet(behind, None)
         row = self._source_rows[id(tensor)] = self._add_row("source", name or "unknown", tensor)
-        if name is None:
-            self.unknown_sources.append(row)
+        self.host.comes_in(tensor)
+        if behind is not None:
+            self.host.add_shared(row, behind)
+        else:
+            self.sources.judge(row, tensor, name, self.doubts)
 
     def _same_storage(self, tensor: Tensor) -> Tensor | None:
         """The last known tensor that covers the same elements, preferably with the same geometry."""

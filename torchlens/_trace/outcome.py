@@ -1,8 +1,7 @@
-"""How a run ended: its output, and whether the trace can vouch for its graph."""
+"""How a run ended: its output."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torchlens._values.plain import plain
@@ -10,18 +9,6 @@ from torchlens.errors import IncompleteError, SeveralPassesError
 
 if TYPE_CHECKING:
     from torchlens._trace.views import Views
-
-
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """Whether every tensor's origin was seen."""
-
-    verification_reason: str | None
-    """The first reason for which it was not, as a name (`unknown_origin`); None when verified."""
-
-    @property
-    def verified(self) -> bool:
-        return self.verification_reason is None
 
 
 def find_output(views: Views) -> Any:

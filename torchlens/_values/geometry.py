@@ -92,6 +92,13 @@ def flat_span(tensor: Tensor) -> Tensor:
     return view.set_(tensor.untyped_storage(), first, (past - first,), (1,))
 
 
+def flat_storage(tensor: Tensor) -> Tensor:
+    """The bytes of the tensor's whole storage."""
+    storage = tensor.untyped_storage()
+    view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return view.set_(storage, 0, (storage.nbytes(),), (1,))
+
+
 def same_geometry(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors cover the same elements of a storage in the same order."""
     return storage_key(one) == storage_key(other) and region_of(one) == region_of(other)

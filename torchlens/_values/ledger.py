@@ -8,6 +8,7 @@ versions can be rebuilt from the newest by undoing writes, newest first.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -15,7 +16,15 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
-from torchlens._values.geometry import StorageKey, flat_span, region_of, same_geometry, storage_key
+from torchlens._values.geometry import (
+    StorageKey,
+    flat_span,
+    flat_storage,
+    region_of,
+    same_geometry,
+    storage_key,
+)
+from torchlens._values.shared_memory import SharedMemory, moved, overlaps
 from torchlens._values.storage_index import StorageIndex
 from torchlens._values.unseen import unseen
 from torchlens._values.versions import gradient_edge_of, version_of
@@ -42,6 +51,8 @@ class Write:
     """Why the older elements were not saved."""
     bumps: int = 0
     """By how much torch's version counter rose."""
+    mirrors: Sequence[Write] = ()
+    """The same write in other storages over the same memory."""
     # `Edges` as the factory would cost a microsecond each write
     edges: Edges = field(default_factory=cast("type[Edges]", dict))
     """Gradient edges, just before the write, of the tensors seen on this storage since the last one."""
@@ -70,6 +81,7 @@ class Ledger:
         self.param_storages: set[StorageKey] = set()
         self.inplace: set[tuple[int, int]] = set()
         """(row, slot) of each op whose tensor was written or reshaped rather than made."""
+        self.shared_memory = SharedMemory()
         self._max_copied = max_copied
         self._index = index
 
@@ -87,12 +99,16 @@ class Ledger:
             self._save(write, region, index)
         write.bumps = -(version_of(tensor) or 0)
         self.writes.setdefault(key, []).append(write)
+        if self.shared_memory:
+            others = [t for t in self.shared_memory.sharing(key) if overlaps(write.region, t)]
+            write.mirrors = [self._mirrored(write, other) for other in others]
         return write
 
     def after_write(self, write: Write, tensor: Tensor, row: int, slot: int) -> None:
         """Complete a write whose call returned and is recorded as `row`; `slot` is the op that wrote."""
-        write.row = row
-        write.slot = slot
+        for each in (write, *write.mirrors):
+            each.row = row
+            each.slot = slot
         write.bumps += version_of(tensor) or 0
         if not same_geometry(write.tensor, tensor):  # `out=` resizes what it is given
             self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
@@ -114,6 +130,22 @@ class Ledger:
     def after_metadata(self, change: MetadataWrite, tensor: Tensor) -> None:
         """Complete a change of metadata, whether its call returned or raised."""
         change.bumps += version_of(tensor) or 0
+
+    def lose(self, tensor: Tensor, row: int, why: str) -> None:
+        """Note that the tensor's elements were changed before a row, by no op, and not saved."""
+        write = Write(row, None, tensor, tensor, lost=why)
+        self.writes.setdefault(storage_key(tensor), []).append(write)
+
+    def _mirrored(self, write: Write, other: Tensor) -> Write:
+        """A write as it is seen through another storage over the same memory."""
+        written, region = moved(write.tensor, other), moved(write.region, other)
+        if written is None or region is None:
+            whole, why = flat_storage(other), "its memory was written through another tensor"
+            mirror = Write(write.row, None, whole, whole, lost=why)
+        else:
+            mirror = Write(write.row, None, written, region, write.index, write.saved, write.lost)
+        self.writes.setdefault(storage_key(other), []).append(mirror)
+        return mirror
 
     def _save(self, write: Write, region: Tensor, index: Any) -> None:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from torch import Tensor
 
@@ -17,13 +17,18 @@ from torchlens._records import OpNumbers, Record
 from torchlens._values.geometry import Region, StorageKey, last_writers, region_of, storage_key
 from torchlens._values.ledger import Ledger, Write
 
+HOST: Final = "host"
+"""The argument position of what came through numpy or Python lists rather than as an argument."""
+
 
 @dataclass(slots=True)
 class Lineage:
     """The edges of a record."""
 
     parents: list[tuple[tuple[str, int], ...]]
-    """For each op, (argument position, parent op) in order of use; an op may stand at several positions."""
+    """For each op, (argument position, parent op) in order of use; an op may stand at several positions.
+
+    What came through the host stands at `"host"`, behind the rest."""
     params: list[tuple[tuple[str, int], ...]]
     """For each row, (argument position, parameter)."""
 
@@ -55,6 +60,8 @@ class _Tracer:
         self._ledger = ledger
         self._writers: Mapping[StorageKey, _Writers] = {k: _Writers(w) for k, w in ledger.writes.items()}
         self._made: dict[int, _Maker] = {}
+        self._host: dict[int, list[int]] = {}
+        """By row, the ops behind its data from the host."""
         self._params = {
             id(tensor): index for index, (tensor, _, _) in enumerate(record.structure.held_params)
         }
@@ -64,25 +71,38 @@ class _Tracer:
         result = Lineage([], [])
         aliases = list(reversed(self._record.aliases))
         made, first, params = self._made, self._first, self._params
+        host, leaving = self._record.host_edges, self._leaving()
         for row, (args, kwargs, out) in enumerate(zip(rows.args, rows.kwargs, rows.out)):
             while aliases and aliases[-1][0] <= row:
                 self._alias(*aliases.pop()[1:])
+            for target, tensor in leaving.get(row, ()):
+                self._host.setdefault(target, []).extend(self._ops_behind(row, tensor, None))
             used = list(positions(args, kwargs))
             if id(out) in made and all(tensor is not out for _, tensor in used):
                 used.append(("0", out))  # an attribute that gives a tensor again, as `grad` does
             outs = cast("tuple[Any, ...]", out) if type(out) is tuple else (out,)
+            through_host = tuple((HOST, op) for op in self._host.get(row, ()))
             shared: tuple[tuple[str, int], ...] | None = None
             for produced in outs:
                 if self._writers:
                     shared = tuple(self._parents(row, used, produced))
                 elif shared is None:  # nothing was written: whoever made a tensor object made its elements
                     shared = tuple([(at, made[id(t)].op) for at, t in used if id(t) in made])
-                result.parents.append(shared)
+                result.parents.append(shared + through_host)
+            used += [(HOST, tensor) for tensor, _ in host.get(row, ())]
             result.params.append(tuple((at, params[id(t)]) for at, t in used if id(t) in params))
             if rows.kind[row] != "output":  # a result that is used further comes from what made it
                 for slot, produced in enumerate(outs):
                     made[id(produced)] = _Maker(first[row] + slot, row)
         return result
+
+    def _leaving(self) -> dict[int, list[tuple[int, Tensor]]]:
+        """By the row before which they left for the host, (row that they came back to, tensor)."""
+        leaving: dict[int, list[tuple[int, Tensor]]] = {}
+        for target, edges in self._record.host_edges.items():
+            for tensor, before in edges:
+                leaving.setdefault(before, []).append((target, tensor))
+        return leaving
 
     def _parents(
         self, row: int, used: list[tuple[str, Tensor]], produced: Tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, cast
 
 from torch import Tensor
@@ -25,11 +26,24 @@ class StorageIndex:
 
     def tensors_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
         """(row, tensor) of every recorded use of a tensor on this storage, oldest first."""
+        self._catch_up()
+        return self._tensors.get(key, ())
+
+    def first_on_each(self, since: int) -> Iterator[Tensor]:
+        """The first recorded tensor on each storage, without the `since` storages that were met first."""
+        self._catch_up()
+        return (uses[0][1] for uses in islice(self._tensors.values(), since, None))
+
+    @property
+    def num_storages(self) -> int:
+        """How many storages were met, as of the last question."""
+        return len(self._tensors)
+
+    def _catch_up(self) -> None:
         for at in range(self._indexed, len(self._rows)):
             for tensor in tensors_of(self._rows[at]):
                 self._tensors.setdefault(storage_key(tensor), []).append((at, tensor))
         self._indexed = len(self._rows)
-        return self._tensors.get(key, ())
 
 
 def tensors_of(row: tuple[Any, ...]) -> Iterator[Tensor]:

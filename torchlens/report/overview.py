@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchlens._trace.provenance import find_provenance
 from torchlens._trace.reader import TraceReader
 from torchlens.report.amounts import quantity, shape_text
 from torchlens.report.sizes import shape_of
@@ -97,8 +98,7 @@ def _values(reader: TraceReader, rows: Iterable[int]) -> Iterable[str]:
 
 def _warnings(reader: TraceReader) -> Iterable[str]:
     record = reader.record
-    if record.unverified is not None:
-        yield f"unverified ({record.unverified}): the graph may lack edges"
+    yield from (f"unverified {line}" for line in find_provenance(reader).lines())
     yield from record.notes
     unknown = _unknown_spellings(reader)
     if unknown:

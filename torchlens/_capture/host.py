@@ -1,0 +1,126 @@
+"""Values that left torch for numpy or Python, and tensors that were made of such data.
+
+What happens outside torch is not seen, but both ends are: a read hands a value out, and a tensor made of host
+data comes in. Where both lie in the same memory the edge is certain. Where they do not, any value that left
+before may have gone into the new tensor, so all of them count, and the trace says that it is a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from torch import Tensor
+
+from torchlens._capture.call_site import CallSites
+from torchlens._capture.doubts import Doubts
+from torchlens._values.geometry import storage_key
+from torchlens._values.plain import SCALARS, tensors_in
+from torchlens._values.shared_memory import SharedMemory, moved
+from torchlens._values.storage_index import StorageIndex
+from torchlens._values.unseen import unseen
+
+_LEAVING: Final = frozenset(["numpy", "__array__", "tolist", "__dlpack__"])
+"""Reads that hand out a whole value. `item` and `bool` steer the code and carry no edge."""
+_MOST_EDGES: Final = 64
+"""Of more values that left, the last ones are taken."""
+
+
+class HostData:
+    """The host edges of one capture."""
+
+    def __init__(
+        self,
+        rows: list[tuple[Any, ...]],
+        sites: CallSites,
+        index: StorageIndex,
+        memory: SharedMemory,
+        doubts: Doubts,
+    ) -> None:
+        self.edges: dict[int, list[tuple[Tensor, int]]] = {}
+        self._rows = rows
+        self._sites = sites
+        self._index = index
+        self._memory = memory
+        self._doubts = doubts
+        self._left: list[tuple[Tensor, int, int]] = []
+        """Tensor, number of rows and module call, of each value that left."""
+        self._foreign = False
+        """Whether memory that torch did not allocate has come in."""
+        self._taken = 0
+
+    def leaves(self, name: str, tensor: Tensor) -> None:
+        """A read hands out the tensor's value."""
+        if name in _LEAVING:
+            call = self._sites.calls[-1] if self._sites.calls else 0
+            self._left.append((tensor, len(self._rows), call))
+
+    def comes_in(self, tensor: Tensor) -> None:
+        """A tensor from outside: if its memory is not torch's own, others may share it."""
+        self._foreign = self._foreign or not is_torchs_memory(tensor)
+
+    def shared(self, tensor: Tensor) -> Tensor | None:
+        """The tensor's elements through a known storage that lies over the same memory, or None.
+
+        The result is itself still to be met.
+        """
+        if is_torchs_memory(tensor) and not self._foreign:
+            return None
+        self._foreign = True
+        with unseen():
+            return self._shared(tensor)
+
+    def _shared(self, tensor: Tensor) -> Tensor | None:
+        self._memory.take(self._index.first_on_each(self._taken))
+        self._taken = self._index.num_storages
+        self._memory.take(left for left, _, _ in self._left)  # parameters are in no row
+        behind = self._memory.behind(tensor)
+        if behind is None or not self._index.tensors_on(storage_key(behind)):
+            return behind
+        return moved(tensor, behind)
+
+    def add_shared(self, row: int, behind: Tensor) -> None:
+        """The tensor of a row lies over the memory of another one: what wrote there last is its parent."""
+        self.edges[row] = [(behind, row)]
+
+    def add_returned(self, row: int, given: list[Tensor]) -> bool:
+        """A tensor was made of host data: edges from all that left, if anything did.
+
+        What left in the same module call counts, otherwise all that left before. `given` are tensors
+        that the call names itself.
+        """
+        call = self._rows[row][3]
+        earlier = [left for left in self._left if left[1] <= row]
+        nearest = [left for left in earlier if left[2] == call] or earlier
+        named = set(map(id, given))
+        found = {id(tensor): (tensor, at) for tensor, at, _ in nearest if id(tensor) not in named}
+        if not found:
+            return False
+        self.edges[row] = list(found.values())[-_MOST_EDGES:]
+        self._doubts.add("host_round_trip", row, row=row)
+        return True
+
+    def made(self, row: int, meet: Callable[[Tensor], object]) -> None:
+        """The call of a row made a tensor of what may be host data (`torch.tensor`, `__array_wrap__`)."""
+        _, func, _, _, _, args, kwargs, out, *_ = self._rows[row]
+        values = cast("tuple[object, ...]", (*args, *(kwargs or {}).values()))
+        if not isinstance(out, Tensor) or all(type(value) in SCALARS for value in values):
+            return
+        given = tensors_in(values)
+        if not is_torchs_memory(out) and not given:
+            behind = self.shared(out)
+            if behind is not None:
+                meet(behind)
+                self.add_shared(row, behind)
+                return
+        is_copy = bool(given) and func.__name__ != "__array_wrap__"
+        if self._left and not is_copy:
+            self.add_returned(row, given)
+
+
+def is_torchs_memory(tensor: Tensor) -> bool:
+    """Whether torch allocated the tensor's memory, as far as can be told: numpy's can't be resized."""
+    try:
+        return tensor.device.type != "cpu" or tensor.untyped_storage().resizable()
+    except (RuntimeError, NotImplementedError, ValueError):  # it has no storage
+        return True
