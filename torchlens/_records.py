@@ -198,6 +198,8 @@ class RunOptions:
     max_copied: int | None
     torch_version: str
     python_version: str
+    fused: Literal["keep", "expand"] = "keep"
+    """Whether fused attention kernels ran as one op each, or as what they stand for."""
     grouping_policy: Mapping[str, str] = field(default_factory=lambda: {"detector": "callsite_v1"})
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from torchlens.errors import OptionError
+
+Fused: TypeAlias = Literal["keep", "expand"]
+_FUSED: tuple[Fused, ...] = ("keep", "expand")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +19,9 @@ class CaptureOptions:
     afterwards. Without it `trace` derives one from torch's state and a `capture` block seeds nothing.
     `max_copied` bounds the bytes copied because a kept value was about to be overwritten in place; older
     values beyond it raise `OverwrittenError` when they are read.
+    `fused="keep"` leaves torch the fused attention kernels that it takes without a capture: one boundary op
+    each, and the same numbers. `"expand"` makes torch take the path written in Python, so that every op and
+    module call inside is seen; outputs may then differ in the last bits, and the trace notes where.
 
     >>> CaptureOptions(seed=0).seed
     0
@@ -22,6 +29,7 @@ class CaptureOptions:
 
     seed: int | None = None
     max_copied: int | None = None
+    fused: Fused = "keep"
 
     def __post_init__(self) -> None:
         for name, value in (("seed", self.seed), ("max_copied", self.max_copied)):
@@ -32,4 +40,9 @@ class CaptureOptions:
         if self.max_copied is not None and self.max_copied < 0:
             raise OptionError(
                 f"max_copied={self.max_copied} is negative; give a number of bytes, or None for no bound"
+            )
+        if self.fused not in _FUSED:
+            raise OptionError(
+                f"fused={self.fused!r} is no way to treat fused kernels; give 'keep' to run them as they run "
+                "without a capture, or 'expand' to step inside"
             )

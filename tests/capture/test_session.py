@@ -33,7 +33,7 @@ def test_recomputation_is_not_recorded_twice(reentrant: bool) -> None:
     assert [op.label for op in trace["sum_1"].parents] == ["tanh_1:1"]
 
 
-def test_gradients_taken_in_the_model_are_no_ops() -> None:
+def test_gradients_taken_in_the_model_are_one_op() -> None:
     def energy(x: Tensor) -> Tensor:
         x = x.detach().requires_grad_()
         with torch.enable_grad():
@@ -42,7 +42,10 @@ def test_gradients_taken_in_the_model_are_no_ops() -> None:
 
     trace = tl.trace(energy, floats(3))
     assert torch.equal(trace.output, floats(3) * 4)
-    assert "grad" not in {op.type for op in trace.ops}
+    assert op_labels(trace) == "detach_1:1 requires_grad_1:1 pow_1:1 sum_1:1 grad_1:1 mul_1:1"
+    assert trace.provenance.verified
+    assert trace["grad_1:1"].kind == "boundary"
+    assert [op.label for op in trace["grad_1:1"].parents] == ["sum_1:1", "requires_grad_1:1"]
 
 
 def test_a_backward_of_one_s_own_is_not_recorded() -> None:

@@ -3,89 +3,174 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import types
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from torch import Tensor
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch._functorch import apis, eager_transforms, vmap
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
+from torchlens._capture.closures import roots_of_user_frames
+from torchlens._capture.kinds import Special
+from torchlens._capture.origins import find_name
+from torchlens._capture.returns import ReturnWatch
+from torchlens._capture.tensors import Tensors
+from torchlens._capture.writes import Target, out_targets
+from torchlens._values.geometry import storage_key
+from torchlens._values.ledger import MetadataWrite, Write
 from torchlens._values.plain import tensors_in
+from torchlens._values.unseen import unseen
 
 _MODULES: Final = (apis, eager_transforms, vmap)
 TRANSFORM_FILES: Final = frozenset(str(module.__file__) for module in _MODULES)
+
+Written: TypeAlias = list[tuple[Target, Write | MetadataWrite]]
+
+
+@dataclass(slots=True)
+class Transform:
+    """One transform while it runs, and what it read and wrote of the tensors outside."""
+
+    frame: FrameType
+    name: str
+    inputs: dict[int, Tensor]
+    """By id."""
+    writes: Written = field(default_factory=Written)
+    made: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    """By id, the tensors that calls inside gave, and others that are none of those outside."""
 
 
 class Transforms:
     """Follows one transform at a time, the outermost, and tells when it has returned."""
 
-    def __init__(self, returned: Callable[[str, FrameType | None, list[Tensor], Any], None]) -> None:
+    def __init__(self, tensors: Tensors, returned: Callable[[Transform, Any], None]) -> None:
+        self._tensors = tensors
         self._returned = returned
-        self._frame: FrameType | None = None
-        self._name = ""
-        self._inputs: dict[int, Tensor] = {}
-        self._profiler: Any = None
-        self._followed = True
+        self._transform: Transform | None = None
+        self._watch: ReturnWatch | None = None
         self.unfollowed = 0
         """How many transforms could not be followed to their return."""
 
     @property
     def running(self) -> bool:
-        return self._frame is not None
+        return self._transform is not None
 
     def begin(self, frame: FrameType, last: Callable[[FrameType], bool]) -> None:
         """Start at a frame inside a transform; frames for which `last` holds bound the search outwards."""
-        outermost: FrameType | None = None
-        walker: FrameType | None = frame
-        while walker is not None and not last(walker):
-            if walker.f_code.co_filename in TRANSFORM_FILES:
-                outermost = walker
-            walker = walker.f_back
+        outermost = _outermost(frame, last)
         assert outermost is not None, "a torch call arrived at a transform level without a transform's frame"
-        self._frame = outermost
-        self._name = _names().get(outermost.f_code, outermost.f_code.co_name)
-        self._inputs = {id(t): t for t in tensors_in(_arguments(outermost))}
-        self._profiler = sys.getprofile()
-        self._followed = self._profiler is None or callable(self._profiler)
-        if self._followed:
-            sys.setprofile(self._profile)
-        else:  # a profiler written in C can be neither called nor put back
-            self.unfollowed += 1
+        name = _names().get(outermost.f_code, outermost.f_code.co_name)
+        inputs = {id(t): t for t in tensors_in(_arguments(outermost))}
+        self._transform = Transform(outermost, name, inputs)
+        self._watch = ReturnWatch(outermost, self._end)
+        self.unfollowed += not self._watch.watching
+        self._watch.begin()
 
     def is_over(self, frame: FrameType | None) -> bool:
         """Whether a transform whose return could not be followed has returned, as seen from `frame`."""
-        if self._followed or self._frame is None:
+        if self._transform is None or self._watch is None or self._watch.watching:
             return False
-        while frame is not None and frame is not self._frame:
+        while frame is not None and frame is not self._transform.frame:
             frame = frame.f_back
         return frame is None
 
-    def note(self, args: tuple[Any, ...], known: set[int]) -> None:
-        """Of a call inside, take the tensors that were known outside: the transform reads them too."""
-        for tensor in tensors_in(args):
-            while is_functorch_wrapped_tensor(tensor):
-                tensor = get_unwrapped(tensor)
-            if id(tensor) in known:
-                self._inputs.setdefault(id(tensor), tensor)
+    def call(
+        self,
+        func: Callable[..., Any],
+        special: Special | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        frame: FrameType,
+    ) -> Any:
+        """A call inside: what it reads and writes of the tensors outside, the transform does."""
+        transform = self._transform
+        assert transform is not None
+        self.note((args, kwargs), None, frame)
+        targets = special.writes(args, kwargs) if special is not None and special.writes else []
+        if kwargs.get("out") is not None:
+            targets = out_targets(kwargs["out"])
+        writes = [written for target in targets if (written := self._before_write(transform, target))]
+        transform.writes += writes
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            for target, write in writes:
+                self._tensors.ledger.end_write(write, target.tensor)
+        self.note((), out, frame)
+        return out
+
+    def note(self, read: tuple[Any, ...], made: Any, frame: FrameType) -> None:
+        """Tensors that something inside read, and those that it made."""
+        transform = self._transform
+        assert transform is not None
+        for tensor in tensors_in(read):
+            self._read(transform, tensor, frame)
+        for tensor in tensors_in(made):
+            if id(tensor) not in transform.inputs:
+                transform.made[id(tensor)] = tensor
 
     def abandon(self) -> None:
         """Stop following, as when the capture ends inside."""
-        if self._frame is not None:
-            if self._followed:
-                sys.setprofile(self._profiler)
-            self._frame = None
-            self._inputs = {}
+        if self._watch is not None:
+            self._watch.end()
+        self._watch = self._transform = None
 
-    def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
-        if self._profiler is not None:
-            self._profiler(frame, event, arg)
-        if event == "return" and frame is self._frame:
-            name, inputs = self._name, list(self._inputs.values())
-            self.abandon()
-            self._returned(name, frame.f_back, inputs, arg)
+    def _read(self, transform: Transform, tensor: Tensor, frame: FrameType) -> None:
+        plain = _unwrapped(tensor)
+        if id(plain) in transform.inputs or id(plain) in transform.made:
+            return
+        if id(plain) in self._tensors.known or (plain is tensor and self._is_outside(tensor, frame)):
+            transform.inputs[id(plain)] = plain
+        else:
+            transform.made[id(plain)] = plain
+
+    def _is_outside(self, tensor: Tensor, frame: FrameType) -> bool:
+        """Whether a tensor that was not met before was closed over, rather than made inside by C++."""
+        assert self._transform is not None
+        if self._tensors.holds(tensor):
+            return True
+        return find_name(tensor, roots_of_user_frames(frame, self._transform.frame)) is not None
+
+    def _before_write(self, transform: Transform, target: Target) -> tuple[Target, Write] | None:
+        """Note a write into the storage of a tensor outside; None for any other."""
+        written = _unwrapped(target.tensor)
+        key = storage_key(written)
+        outside = [tensor for tensor in transform.inputs.values() if storage_key(tensor) == key]
+        if target.metadata or not outside:
+            return None
+        with unseen(), temporarily_clear_interpreter_stack():
+            self._tensors.before_write()
+            write = self._tensors.ledger.before_write(written, written, None)
+        same = next((tensor for tensor in outside if tensor is written), outside[0])
+        return Target(written, shown=same), write
+
+    def _end(self, output: Any) -> None:
+        transform = self._transform
+        assert transform is not None
+        self.abandon()
+        self._returned(transform, output)
+
+
+def _outermost(frame: FrameType | None, last: Callable[[FrameType], bool]) -> FrameType | None:
+    """The outermost frame of a transform around `frame`."""
+    found: FrameType | None = None
+    while frame is not None and not last(frame):
+        if frame.f_code.co_filename in TRANSFORM_FILES:
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def _unwrapped(tensor: Tensor) -> Tensor:
+    """What a tensor of a transform stands for outside it."""
+    while is_functorch_wrapped_tensor(tensor):
+        tensor = get_unwrapped(tensor)
+    return tensor
 
 
 def _arguments(frame: FrameType) -> list[Any]:
@@ -97,6 +182,7 @@ def _arguments(frame: FrameType) -> list[Any]:
     return [values[name] for name in code.co_varnames[:count] if name in values]
 
 
+@cache
 def _names() -> dict[CodeType, str]:
     """The code of each function in torch's transform modules, and of those nested in it, to its name."""
     names: dict[CodeType, str] = {}

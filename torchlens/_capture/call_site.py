@@ -100,6 +100,14 @@ class CallSites:
         """Whether chains from further in end at this frame."""
         return frame.f_code is self._module_code or id(frame) in self._opening_frames
 
+    def is_in_transform(self, frame: FrameType | None) -> bool:
+        """Whether a transform of `torch.func` lies between a frame and where its chain ends."""
+        while frame is not None and not self.is_boundary(frame):
+            if frame.f_code.co_filename in self.transform_files:
+                return True
+            frame = frame.f_back
+        return False
+
     def outside(self, frame: FrameType) -> FrameType | None:
         """The frame that called the module whose call runs in `frame`."""
         back = frame.f_back

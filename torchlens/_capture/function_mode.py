@@ -168,7 +168,7 @@ class FunctionMode(TorchFunctionMode):
         if site in self._in_transform:
             return self._start_transform(func, args, kwargs, caller)
         if special.quiet:
-            return self._backward(func, args, kwargs)
+            return self._backward(func, special, (site, call), args, kwargs, caller)
         if special.python:
             clone = self._python_calls.find(func, types, args, kwargs, frame, self._entered[-1])
             if clone is not None:
@@ -209,11 +209,11 @@ class FunctionMode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
     ) -> Any:
         """A call that is not recorded: in a transform, which is one op, or during backward."""
-        if self._transforms.running:
-            if self.transform_is_over(frame):
-                return self._special(func, types, args, kwargs, classify(func), frame)
-            self._transforms.note(args, self._known)
-        return func(*args, **kwargs)
+        if not self._transforms.running:
+            return func(*args, **kwargs)
+        if self.transform_is_over(frame):
+            return self._special(func, types, args, kwargs, classify(func), frame)
+        return self._transforms.call(func, self._special_of(func), args, kwargs, frame)
 
     def transform_is_over(self, frame: FrameType) -> bool:
         """Whether a transform that could not be followed has ended; if so, recording goes on."""
@@ -228,13 +228,23 @@ class FunctionMode(TorchFunctionMode):
     ) -> Any:
         """The first torch call inside a transform."""
         self.begin_transform(frame)
-        self._transforms.note(args, self._known)
-        return func(*args, **kwargs)
+        return self._transforms.call(func, self._special_of(func), args, kwargs, frame)
 
-    def _backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _backward(
+        self,
+        func: Any,
+        special: Special,
+        where: tuple[int, int],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        caller: FrameType,
+    ) -> Any:
+        """Backward, of which nothing inside is recorded; the gradients that it gives are one op's."""
         self.backward_calls += 1
         self._calls.quiet = True
         try:
+            if special.boundary:
+                return self._recording.call(func, special, where, args, kwargs, caller)
             return func(*args, **kwargs)
         finally:
             self._calls.quiet = False
@@ -243,15 +253,8 @@ class FunctionMode(TorchFunctionMode):
         """A tensor's attribute read or set: an op where it gives a tensor, or sets `data`."""
         if wrapper.__name__ == "__get__":
             out = wrapper(*args)
-            if isinstance(out, Tensor) and not is_lazy(out) and not self._is_quiet():
-                if self._calls.alert:
-                    self._calls.attend(frame)
-                site, call = self._sites.locate(frame)
-                recorded = self._tensors.plain_args(args[:1], frame)
-                # torch makes a wrapper for each read
-                wrapper = self._attributes.setdefault(wrapper.__self__, wrapper)
-                context = self._recording.context(factory=False)
-                self._recording.append(("call", wrapper, site, call, context, recorded, None), out, 0, None)
+            if isinstance(out, Tensor) and not is_lazy(out):
+                self._attribute_gave(wrapper, args, out, frame)
             return out
         if wrapper.__self__.__name__ == "requires_grad" and not self._is_quiet():
             change = self._tensors.ledger.before_metadata(args[0])
@@ -263,6 +266,20 @@ class FunctionMode(TorchFunctionMode):
         if wrapper.__self__.__name__ == "data" and not is_lazy(args[0]) and not self._is_quiet():
             return self._set_data(wrapper, args, frame)
         return wrapper(*args)
+
+    def _attribute_gave(self, wrapper: Any, args: tuple[Any, ...], out: Tensor, frame: FrameType) -> None:
+        if self._is_quiet():
+            if self._transforms.running:
+                self._transforms.note(args[:1], out, frame)
+            return
+        if self._calls.alert:
+            self._calls.attend(frame)
+        site, call = self._sites.locate(frame)
+        recorded = self._tensors.plain_args(args[:1], frame)
+        # torch makes a wrapper for each read
+        wrapper = self._attributes.setdefault(wrapper.__self__, wrapper)
+        context = self._recording.context(factory=False)
+        self._recording.append(("call", wrapper, site, call, context, recorded, None), out, 0, None)
 
     def _set_data(self, wrapper: Any, args: tuple[Any, ...], frame: FrameType) -> None:
         where = self._sites.locate(frame)

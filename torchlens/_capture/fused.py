@@ -5,16 +5,20 @@
 then differ in the last bits. Each call of such a module is therefore given a clone of its class's own
 forward in which that question is answered as if the capture's mode were not there. Neither the module nor
 torch is changed: the clone replaces one variable of the call that is running.
+
+To step inside instead, the clone answers yes, as any mode makes torch do, and notes where no would have been
+the answer: torch asks last, after every condition of its own but those on devices and gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, Final
 
 import torch
-from torch import nn, overrides
+from torch import Tensor, nn, overrides
 
 from torchlens._capture.python_calls import ReadThrough, torch_wrote
 
@@ -26,11 +30,13 @@ _DIFFERS = "it may have run unfused during the capture, its output then differin
 
 
 class FusedForwards:
-    """The cloned forwards of one capture."""
+    """The cloned forwards of one capture. With `expanded` they step inside, and tell it what that changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, expanded: Callable[[str], object] | None = None) -> None:
         self._clones: dict[type[nn.Module], FunctionType | None] = {}
-        asking = ReadThrough(overrides, {"has_torch_function": _is_overridden})
+        self._note = expanded
+        answer = _is_overridden if expanded is None else self._is_overridden_or_expanded
+        asking = ReadThrough(overrides, {"has_torch_function": answer})
         self._torch = ReadThrough(torch, {"overrides": asking})
 
     def prepare(self, module: nn.Module, inner_frame: FrameType) -> bool:
@@ -76,6 +82,17 @@ class FusedForwards:
                     return f"{base.__name__}.forward was called directly; {_DIFFERS}."
         return None
 
+    def _is_overridden_or_expanded(self, relevant: Iterable[Any]) -> bool:
+        tensors = tuple(relevant)
+        if _is_overridden(tensors):
+            return True
+        if any(tensor.is_nested for tensor in tensors):
+            return False  # what is written in Python raises for nested tensors
+        if _lets_fuse(tensors) and (note := _expansion(sys._getframe(1))) is not None:
+            assert self._note is not None
+            self._note(note)
+        return True
+
     def _build(self, kind: type[nn.Module]) -> FunctionType | None:
         own = kind.forward
         if not _has_torchs_forward(kind) or type(own) is not FunctionType:
@@ -104,6 +121,45 @@ def _is_overridden(relevant: Iterable[Any]) -> bool:
         return overrides.has_torch_function(relevant)
     finally:
         torch._C._push_on_torch_function_stack(mode)
+
+
+def _lets_fuse(tensors: tuple[Tensor, ...]) -> bool:
+    """Torch's conditions on the tensors themselves, which it tests after it has asked for overrides."""
+    if not torch.backends.mha.get_fastpath_enabled() or torch.compiler.is_compiling():
+        return False
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return False
+    return all(tensor.device.type in _FUSING_DEVICES for tensor in tensors)
+
+
+_FUSING_DEVICES: Final = ("cpu", "cuda", "xpu", torch._C._get_privateuse1_backend_name())
+
+
+def _expansion(frame: FrameType) -> str | None:
+    """What the forward that runs in `frame` would have done otherwise without the capture; None: nothing."""
+    module = frame.f_locals["self"]
+    name = type(module).__name__
+    if isinstance(module, nn.TransformerEncoder):
+        if frame.f_locals["src_key_padding_mask"] is None:
+            return None
+        return (
+            f"{name} did not pack its padded input (fused='expand'); at padded positions its output is "
+            "computed instead of 0."
+        )
+    if isinstance(module, nn.MultiheadAttention) and _within_encoder_layer(frame):
+        return None  # the layer's kernel would have stood for both
+    return (
+        f"{name} ran what is written in Python where a fused kernel would have run (fused='expand'); its "
+        "output may differ in the last bits."
+    )
+
+
+def _within_encoder_layer(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code is nn.TransformerEncoderLayer.forward.__code__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _forward_cell(inner_frame: FrameType) -> CellType | None:

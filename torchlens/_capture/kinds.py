@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any, Final, TypeAlias
 
 import torch
+from torch._ops import HigherOrderOperator
 
 from torchlens._capture.fused import KERNELS
 from torchlens._capture.python_calls import is_leaf, torch_wrote
@@ -72,7 +73,7 @@ class Special:
     quiet: bool = False
     """It runs backward: what happens inside is not forward."""
     boundary: bool = False
-    """A kernel that stands for what whole modules do otherwise."""
+    """One op for much work: a kernel of whole modules, a control-flow operator, gradients of a backward."""
     from_host: bool = False
     """It makes a tensor of what may be data of numpy or Python lists."""
     factory: bool = False
@@ -102,7 +103,7 @@ def _classify(func: Callable[..., Any]) -> str | Special:
         read=name in _READ_NAMES,
         python=python,
         quiet=hasattr(func, "__code__") and name in _QUIET_NAMES,
-        boundary=name in KERNELS,
+        boundary=name in KERNELS or func is torch.autograd.grad or isinstance(func, HigherOrderOperator),
         factory=name in _FACTORY_NAMES,
         from_host=name in _FROM_HOST_NAMES,
     )

@@ -35,7 +35,10 @@ class CallEvents(Protocol):
     def plain(self, value: Any, frame: FrameType | None = None) -> Any: ...
     def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
     def root_call_ends(self, call: int, output: Any) -> None: ...
-    def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any, frame: FrameType) -> None: ...
+    def script_call_starts(self, call: int, args: list[Any]) -> None: ...
+    def script_call_ends(
+        self, call: int, args: tuple[Any, ...], kwargs: Any, output: Any, frame: FrameType
+    ) -> None: ...
     def transform_is_over(self, frame: FrameType) -> bool: ...
     def transform_starts(self, frame: FrameType) -> None: ...
     def buffers_may_have_changed(self, module: nn.Module) -> None: ...
@@ -56,6 +59,8 @@ class ModuleCalls:
         events: CallEvents,
         rows: list[tuple[Any, ...]],
         known: set[int],
+        *,
+        expand_fused: bool = False,
     ) -> None:
         self.roots: list[int] = []
         self.quiet = False
@@ -74,11 +79,11 @@ class ModuleCalls:
         self._events = events
         self._rows = rows
         self._known = known
-        self._fused = FusedForwards()
+        self.notes: set[str] = set()
+        self._fused = FusedForwards(self.notes.add if expand_fused else None)
         self._unfusable: set[type] = set()
         """Classes met that have no fused kernel: nearly all."""
         self._scripted: set[type] = set()
-        self.notes: set[str] = set()
         self._module_code = module_code()
         self._thread = get_ident()
         self._pending: list[tuple[int, CellType, FrameType]] = []
@@ -148,7 +153,9 @@ class ModuleCalls:
         frame = sys._getframe(1)
         if self.quiet and not self._events.transform_is_over(frame):
             return
-        if _transform_level() is not None:
+        if _transform_level() is not None or (
+            id(module) not in self._module_index and self._sites.is_in_transform(frame.f_back)
+        ):
             self._events.transform_starts(frame)
             return
         sites = self._sites
@@ -160,6 +167,8 @@ class ModuleCalls:
         sites.calls.append(call)
         if type(module) not in self._unfusable:
             self._keep_fused(module, frame)
+            if type(module) in self._scripted:
+                self._events.script_call_starts(call, [args, frame.f_locals.get("kwargs", {})])
         if id(module) not in self._module_index:
             self._state.index_of(module)  # a module outside the model is named, and its parameters known
         if parent == 0:
@@ -204,7 +213,7 @@ class ModuleCalls:
         if kwargs:
             kwargs = self._events.plain(kwargs)
         if type(module) in self._scripted:
-            self._events.script_call_ends(call, args, output, frame)
+            self._events.script_call_ends(call, args, kwargs, output, frame)
         if id(output) not in self._known:
             output = self._events.plain(output, frame.f_back)
         self._ended[call] = kwargs, output, len(self._rows)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchlens._capture.closures import closed_over
 from torchlens._capture.kinds import Special
 from torchlens._capture.random_state import generator_states
 from torchlens._capture.tensors import Tensors
@@ -49,6 +50,9 @@ class Recording:
         """Make a call that is not plain and append its row."""
         recorded = self._tensors.plain_args(args, caller)
         recorded_kwargs = self._tensors.plain_kwargs(kwargs, caller) if kwargs else None
+        if special.boundary and (closed := closed_over([args, kwargs])):
+            found = self._tensors.plain_args(tuple(closed), caller)
+            recorded_kwargs = {**(recorded_kwargs or {}), "closures": found}
         if special.read and (read := tensors_in([*args, kwargs])):
             self.reads.append((len(self.rows), special.name, read[0]))
             self._tensors.leaves(special.name, read[0])
@@ -63,12 +67,12 @@ class Recording:
             out = func(*args, **kwargs)
         except BaseException:
             for target, write in writes:
-                self._tensors.ledger.failed_write(write, target.tensor)
+                self._tensors.ledger.end_write(write, target.tensor)
             raise
         duration = perf_counter_ns() - start
-        produced = [target.tensor for target in targets] if out is None else out
-        if len(targets) == 1 and out is None:
-            produced = targets[0].tensor
+        produced = out
+        if targets and not (len(targets) == 1 and out is targets[0].tensor):
+            produced = self._tensors.with_written(out, targets)
         kind = "boundary" if special.boundary else "call"
         row = len(self.rows)
         head = (kind, func, *where, context, recorded, recorded_kwargs)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import _get_current_function_mode_stack
 
-from torchlens._capture.boundaries import TRANSFORM_FILES, Transforms
+from torchlens._capture.boundaries import TRANSFORM_FILES, Transform, Transforms
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.function_mode import FunctionMode
 from torchlens._capture.handed_out import note_changes
@@ -23,10 +23,12 @@ from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
 from torchlens._capture.recording import Recording
 from torchlens._capture.tensors import Tensors
+from torchlens._capture.writes import Target
 from torchlens._records import Failure, Record, Rows, RunOptions, Status
 from torchlens._values.ledger import Ledger
 from torchlens._values.plain import plain, tensors_in
 from torchlens._values.store import ValueStore
+from torchlens._values.unseen import unseen
 from torchlens._values.versions import version_of
 from torchlens.errors import NestedCaptureError
 from torchlens.options import CaptureOptions
@@ -63,8 +65,17 @@ class Session:
         self._sites = CallSites(code, forward_offset(code), PASSING_CODES, index_of)
         self._sites.transform_files = TRANSFORM_FILES
         self._tensors = Tensors(self._rows, self._sites, self._state, options.max_copied)
-        self._calls = ModuleCalls(self._state, self._sites, self, self._rows, self._tensors.known)
-        self._transforms = Transforms(self._transform_returned)
+        self._calls = ModuleCalls(
+            self._state,
+            self._sites,
+            self,
+            self._rows,
+            self._tensors.known,
+            expand_fused=options.fused == "expand",
+        )
+        self._transforms = Transforms(self._tensors, self._transform_returned)
+        self._script_inputs: dict[int, list[tuple[Tensor, int | None]]] = {}
+        """Of running calls of TorchScript modules, the tensors given and their version counters."""
         self._recording = Recording(self._rows, self._tensors)
         self._mode = FunctionMode(self._recording, self._sites, self._calls, self._tensors, self._transforms)
         self._output_rows: list[int] = []
@@ -139,10 +150,22 @@ class Session:
         if self._block:
             self._note_output(output)
 
-    def script_call_ends(self, call: int, args: tuple[Any, ...], output: Any, frame: FrameType) -> None:
+    def script_call_starts(self, call: int, args: list[Any]) -> None:
+        self._script_inputs[call] = [(tensor, version_of(tensor)) for tensor in tensors_in(args)]
+
+    def script_call_ends(
+        self, call: int, args: tuple[Any, ...], kwargs: Any, output: Any, frame: FrameType
+    ) -> None:
         """A TorchScript module ran in its interpreter: its call is one op, keyed by the place of the call."""
-        site, _ = self._sites.locate(self._sites.outside(frame))
-        self._append_boundary("torchscript", site, call, args, output)
+        caller = self._sites.outside(frame)
+        site, _ = self._sites.locate(caller)
+        given = self._script_inputs.pop(call)
+        moved = [(tensor, version) for tensor, version in given if version_of(tensor) != version]
+        with torch._C.DisableTorchFunction():
+            out = self._tensors.with_written(output, [Target(tensor) for tensor, _ in moved])
+            row = self._append_boundary("torchscript", site, call, (args, kwargs, out), caller)
+            if row is not None:
+                self._tensors.note_writes(moved, row, (site, call), "TorchScript wrote it")
 
     def transform_starts(self, frame: FrameType) -> None:
         assert frame.f_back is not None
@@ -159,21 +182,36 @@ class Session:
     def buffers_may_have_changed(self, module: nn.Module) -> None:
         self._tensors.buffers_may_have_changed(module)
 
-    def _transform_returned(
-        self, name: str, caller: FrameType | None, inputs: list[Tensor], output: Any
-    ) -> None:
+    def _transform_returned(self, transform: Transform, output: Any) -> None:
         self._calls.quiet = False
-        if tensors_in(output):
-            site, call = self._sites.locate(caller)
-            self._append_boundary(name, site, call, tuple(inputs), output)
+        caller = transform.frame.f_back
+        where = self._sites.locate(caller)
+        out = self._tensors.with_written(output, [target for target, _ in transform.writes])
+        io = tuple(transform.inputs.values()), None, out
+        row = self._append_boundary(transform.name, *where, io, caller)
+        if row is not None and transform.writes:
+            with unseen():
+                self._tensors.after_writes(transform.writes, row, where, ended=True)
 
-    def _append_boundary(self, name: str, site: int, call: int, args: tuple[Any, ...], output: Any) -> None:
-        outputs = tensors_in(output)
-        args = self.plain(args)
+    def _append_boundary(
+        self,
+        name: str,
+        site: int,
+        call: int,
+        io: tuple[tuple[Any, ...], Any, Any],
+        caller: FrameType | None,
+    ) -> int | None:
+        """Append a boundary op, `io` being (args, kwargs, output). Its row; None if it gave no tensor."""
+        args, kwargs, output = io
+        args = self.plain(args, caller)
+        kwargs = self.plain(kwargs, caller) if kwargs else None
         place = self._sites.enter_boundary(site, name)
-        out = outputs[0] if isinstance(output, Tensor) else tuple(outputs)
-        self._tensors.known.update(map(id, outputs))
-        self._rows.append(("boundary", name, place, call, 0, args, None, out, None, 0, None))
+        context = self._recording.context(factory=False)
+        row = len(self._rows)
+        appended = self._recording.append(
+            ("boundary", name, place, call, context, args, kwargs), output, 0, None
+        )
+        return row if appended else None
 
     def _note_output(self, output: Any) -> None:
         with torch._C.DisableTorchFunction():  # hooks run with the mode on
@@ -231,7 +269,13 @@ class Session:
 
     def _run_options(self) -> RunOptions:
         options = self._options
-        return RunOptions(options.seed, options.max_copied, torch.__version__, platform.python_version())
+        return RunOptions(
+            options.seed,
+            options.max_copied,
+            torch.__version__,
+            platform.python_version(),
+            fused=options.fused,
+        )
 
 
 def _versions(out: Any) -> Any:

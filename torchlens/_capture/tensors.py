@@ -6,6 +6,7 @@ come to mean another object while the capture runs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from torchlens._capture.threads import ThreadWatch
 from torchlens._capture.writes import Target
 from torchlens._values.geometry import last_writers, region_of, storage_key
 from torchlens._values.ledger import Ledger, MetadataWrite, Write
-from torchlens._values.plain import SCALARS, plain
+from torchlens._values.plain import SCALARS, plain, tensors_in
 from torchlens._values.storage_index import StorageIndex
 from torchlens._values.versions import version_of
 
@@ -85,6 +86,10 @@ class Tensors:
                 if not is_first:  # it may have been made, unseen, of what came before
                     self.sources.judge(row, tensor, "input", self.doubts)
 
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether the tensor is a parameter or a buffer of a known module."""
+        return self._state.holds(tensor)
+
     def meet(self, tensor: Tensor, frame: FrameType | None) -> Tensor:
         """Find out what a tensor is that no call made, and write it down where it is not a parameter."""
         if id(tensor) not in self.known:
@@ -134,25 +139,56 @@ class Tensors:
             self._params_noted = count
             self.ledger.param_storages = self._state.param_storages()
 
+    def with_written(self, out: Any, targets: list[Target]) -> Any:
+        """What a call gave, and then each tensor that it wrote without giving it back.
+
+        A buffer is left out where something else came back: what was written there is the value of its new
+        version.
+        """
+        given = tensors_in(out)
+        seen = set(map(id, given))
+        written: list[Tensor] = []
+        for target in targets:
+            shown = target.tensor if target.shown is None else target.shown
+            apart = target.metadata or self._state.slot_holding(shown) is not None
+            if id(shown) not in seen and (not given or not apart):
+                seen.add(id(shown))
+                written.append(shown)
+        if not written:
+            return out
+        return (*given, *written) if len(given) + len(written) > 1 else written[0]
+
     def after_writes(
-        self, writes: list[tuple[Target, Write | MetadataWrite]], row: int, where: tuple[int, int]
+        self,
+        writes: Sequence[tuple[Target, Write | MetadataWrite]],
+        row: int,
+        where: tuple[int, int],
+        *,
+        ended: bool = False,
     ) -> None:
-        """Complete the writes of the call recorded as `row`; each buffer they reach has a new version."""
+        """Complete the writes of the call recorded as `row`; each buffer they reach has a new version.
+
+        `ended` writes have been completed when they happened, and are now given their op.
+        """
         out: Any = self._rows[row][7]
         outs = cast("tuple[Tensor, ...]", out) if type(out) is tuple else (out,)
         slots = {id(tensor): slot for slot, tensor in enumerate(outs)}
         reached: dict[int, BufferSlot] = {}
         for target, write in writes:
             tensor = target.tensor
-            if id(tensor) in slots:
-                self.ledger.inplace.add((row, slots[id(tensor)]))
+            slot_of = slots.get(id(tensor if target.shown is None else target.shown))
+            if slot_of is not None:
+                self.ledger.inplace.add((row, slot_of))
             if isinstance(write, MetadataWrite):
                 self.ledger.after_metadata(write, tensor)
                 self._state.buffers_moved()
                 held = self._state.slot_holding(tensor)
                 found = [held] if held is not None else []
             else:
-                self.ledger.after_write(write, tensor, row, slots.get(id(tensor), 0))
+                if ended:
+                    write.belong_to(row, slot_of or 0)
+                else:
+                    self.ledger.after_write(write, tensor, row, slot_of or 0)
                 found = self._state.slots_on(storage_key(tensor))
                 for mirror in write.mirrors:
                     found = [*found, *self._state.slots_on(storage_key(mirror.tensor))]
@@ -160,6 +196,22 @@ class Tensors:
         for slot in reached.values():
             assert slot.current is not None
             self._add_version(slot, slot.current, where)
+
+    def note_writes(
+        self, moved: list[tuple[Tensor, int | None]], row: int, where: tuple[int, int], writer: str
+    ) -> None:
+        """Note writes that only version counters show; each tensor with the count it had before."""
+        out: Any = self._rows[row][7]
+        slots = {id(tensor): slot for slot, tensor in enumerate(tensors_in(out))}
+        lost = f"{writer} where it could not be seen beforehand; clone it before"
+        for tensor, version in moved:
+            bumps = (version_of(tensor) or 0) - (version or 0)
+            self.ledger.note_write(tensor, row, slots.get(id(tensor), 0), bumps, lost)
+            if id(tensor) in slots:
+                self.ledger.inplace.add((row, slots[id(tensor)]))
+            for slot in self._state.slots_on(storage_key(tensor)):
+                assert slot.current is not None
+                self._add_version(slot, slot.current, where)
 
     def replaced(self, tensor: Tensor, where: tuple[int, int]) -> None:
         """A tensor object was given another storage (`x.data = y`)."""

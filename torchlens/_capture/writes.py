@@ -25,6 +25,8 @@ class Target:
     index: Any = None
     metadata: bool = False
     """Only shape, strides or storage of the tensor object change; no element is written."""
+    shown: Tensor | None = None
+    """What stands for it among the outputs, where that is another tensor on its storage."""
 
 
 Writes: TypeAlias = Callable[[Args, Kwargs], list[Target]]

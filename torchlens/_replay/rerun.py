@@ -176,9 +176,8 @@ class Replay:
     def _outs(self, row: int, result: Any, inputs: _Inputs) -> list[Tensor]:
         recorded = self._rows.out[row]
         given = cast("tuple[Tensor, ...]", recorded) if type(recorded) is tuple else (recorded,)
-        if result is None:
-            return [inputs.by_object[id(tensor)] for tensor in given]
-        return tensors_in(result)
+        outs = tensors_in(result)  # the others are tensors that the call wrote without giving them back
+        return outs + [inputs.by_object[id(tensor)] for tensor in given[len(outs) :]]
 
     def _written(self, row: int, inputs: _Inputs) -> list[Written]:
         found: list[Written] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -75,13 +75,22 @@ def storage_key(tensor: Tensor) -> StorageKey:
 
 def region_of(tensor: Tensor) -> Region:
     """The elements of its storage that the tensor covers now."""
-    if tensor.is_nested:
+    if tensor.is_nested or tensor.layout is not torch.strided:
         return Region(0, (1,), (1,), 1)
     try:
         offset = cast("int", tensor.storage_offset())
         return Region(offset, tuple(tensor.shape), tensor.stride(), tensor.element_size())
     except (RuntimeError, NotImplementedError, ValueError):
         return Region(0, (1,), (1,), 1)
+
+
+def is_wrapper(tensor: Tensor) -> bool:
+    """Whether a class with a `__torch_dispatch__` of its own stands between the tensor and its elements."""
+    kind: Any = type(tensor)
+    return kind.__torch_dispatch__ is not _PLAIN_DISPATCH
+
+
+_PLAIN_DISPATCH = cast("Any", Tensor).__torch_dispatch__
 
 
 def flat_span(tensor: Tensor) -> Tensor:

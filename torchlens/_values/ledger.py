@@ -20,6 +20,7 @@ from torchlens._values.geometry import (
     StorageKey,
     flat_span,
     flat_storage,
+    is_wrapper,
     region_of,
     same_geometry,
     storage_key,
@@ -57,6 +58,12 @@ class Write:
     edges: Edges = field(default_factory=cast("type[Edges]", dict))
     """Gradient edges, just before the write, of the tensors seen on this storage since the last one."""
 
+    def belong_to(self, row: int, slot: int) -> None:
+        """The op that wrote, once it is recorded."""
+        for each in (self, *self.mirrors):
+            each.row = row
+            each.slot = slot
+
 
 @dataclass(slots=True)
 class MetadataWrite:
@@ -88,13 +95,16 @@ class Ledger:
     def before_write(self, tensor: Tensor, region: Tensor, index: Any) -> Write:
         """Save what is about to be overwritten: `region`, or `region[index]` where `index` is given."""
         key = storage_key(tensor)
-        if index is None and region_of(region).may_overlap_itself:
+        wrapper = is_wrapper(tensor)
+        if index is None and not wrapper and region_of(region).may_overlap_itself:
             region = flat_span(region)  # torch refuses to write the saved elements back otherwise
         write = Write(self._index.num_rows, None, tensor.detach(), region.detach())
         if torch.is_grad_enabled():
             write.edges = self._edges_since_last_write(key)
         if key in self.param_storages:
             write.lost = "parameters are referenced, never copied; clone one before it is changed"
+        elif wrapper:
+            write.lost = f"only {type(tensor).__name__} itself knows where its elements are; clone it before"
         else:
             self._save(write, region, index)
         write.bumps = -(version_of(tensor) or 0)
@@ -104,18 +114,21 @@ class Ledger:
             write.mirrors = [self._mirrored(write, other) for other in others]
         return write
 
+    def note_write(self, tensor: Tensor, row: int, slot: int, bumps: int, lost: str) -> None:
+        """A write by the call of `row` that showed only afterwards; `lost` says why nothing older is left."""
+        write = Write(row, slot, tensor.detach(), tensor.detach(), lost=lost, bumps=bumps)
+        self.writes.setdefault(storage_key(tensor), []).append(write)
+
     def after_write(self, write: Write, tensor: Tensor, row: int, slot: int) -> None:
         """Complete a write whose call returned and is recorded as `row`; `slot` is the op that wrote."""
-        for each in (write, *write.mirrors):
-            each.row = row
-            each.slot = slot
+        write.belong_to(row, slot)
         write.bumps += version_of(tensor) or 0
         if not same_geometry(write.tensor, tensor):  # `out=` resizes what it is given
             self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
             write.tensor = tensor.detach()
 
-    def failed_write(self, write: Write | MetadataWrite, tensor: Tensor) -> None:
-        """Complete a write whose call raised: no op wrote, but elements may have changed."""
+    def end_write(self, write: Write | MetadataWrite, tensor: Tensor) -> None:
+        """Complete a write that belongs to no op, at least yet: its call raised, or is part of another."""
         write.bumps += version_of(tensor) or 0
 
     def before_metadata(self, tensor: Tensor) -> MetadataWrite:

@@ -1,0 +1,124 @@
+"""What functions use besides their arguments: the tensors that their code names.
+
+A function handed to a transform or to a control-flow operator runs where its calls are not seen one by one;
+its closures still feed the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any, Final, cast
+
+from torch import Tensor, nn
+
+from torchlens._capture.python_calls import torch_wrote
+from torchlens._values.plain import tensors_in
+
+_DEPTH: Final = 4
+_FUNCTIONS: Final = (FunctionType, MethodType, partial)
+
+
+def closed_over(arguments: object) -> list[Tensor]:
+    """The tensors that functions among nested arguments name: closures, defaults, globals, modules.
+
+    A module counts with all its parameters and buffers where it is called or passed on, and with one tensor
+    where the code names that attribute. Tensors that are arguments themselves are left out.
+    """
+    found: dict[int, Tensor] = {}
+    given = set(map(id, tensors_in(arguments)))
+    visited: set[int] = set()
+    queue: list[tuple[object, int]] = [(function, 0) for function in _functions_in(arguments)]
+    while queue:
+        value, depth = queue.pop(0)
+        if issubclass(type(value), Tensor):
+            if id(value) not in given:
+                found.setdefault(id(value), cast("Tensor", value))
+        elif depth <= _DEPTH and id(value) not in visited:
+            visited.add(id(value))
+            queue.extend((part, depth + 1) for part in _parts(value))
+    return list(found.values())
+
+
+def roots_of_user_frames(frame: FrameType | None, last: FrameType | None) -> Iterator[tuple[str, object]]:
+    """What the code of the frames from `frame` outwards to `last` names but did not make: free variables,
+    globals, and the module whose method runs. Frames of torch's own code are passed over.
+    """
+    while frame is not None:
+        code = frame.f_code
+        if not frame.f_globals.get("__name__", "torch.").startswith("torch."):
+            variables = frame.f_locals
+            yield from ((name, variables[name]) for name in code.co_freevars if name in variables)
+            own = variables.get(code.co_varnames[0]) if code.co_varnames else None
+            if issubclass(type(own), nn.Module):
+                yield code.co_varnames[0], own
+            names = code.co_names
+            yield from ((name, frame.f_globals[name]) for name in names if name in frame.f_globals)
+        if frame is last:
+            return
+        frame = frame.f_back
+
+
+def _functions_in(arguments: object) -> Iterator[object]:
+    kind = type(arguments)
+    held: Any = arguments
+    if kind in _FUNCTIONS or issubclass(kind, nn.Module):
+        yield arguments
+    elif kind in (tuple, list, dict):
+        for item in held.values() if kind is dict else held:
+            yield from _functions_in(item)
+
+
+def _parts(value: object) -> Iterator[object]:
+    kind = type(value)
+    held: Any = value
+    if kind is FunctionType:
+        yield from _named_by(held)
+    elif kind is MethodType:
+        owner = held.__self__
+        names = _names(held.__func__.__code__) if type(held.__func__) is FunctionType else frozenset[str]()
+        yield held.__func__
+        yield from _of_module(owner, names) if issubclass(type(owner), nn.Module) else ()
+    elif kind is partial:
+        yield from (held.func, held.args, held.keywords)
+    elif issubclass(kind, nn.Module):
+        yield from nn.Module.parameters(held)
+        yield from nn.Module.buffers(held)
+    elif issubclass(kind, dict):
+        yield from dict.values(held)
+    elif issubclass(kind, (list, tuple)):
+        yield from (list if issubclass(kind, list) else tuple).__iter__(held)
+
+
+def _named_by(function: FunctionType) -> Iterator[object]:
+    names = _names(function.__code__)
+    for cell in function.__closure__ or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        if issubclass(type(content), nn.Module):
+            yield from _of_module(content, names)
+        else:
+            yield content
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+    for value in (function.__globals__.get(name) for name in names):
+        if issubclass(type(value), nn.Module):
+            yield from _of_module(value, names)
+        elif issubclass(type(value), Tensor) or (type(value) is FunctionType and not torch_wrote(value)):
+            yield value
+
+
+def _of_module(module: Any, names: frozenset[str]) -> Iterator[object]:
+    """The attributes of a module that code names; all of it where it names none, as it is called itself."""
+    tables: list[dict[str, object]] = [module._parameters, module._buffers, module._modules, vars(module)]
+    named = [table[name] for table in tables for name in names if name in table]
+    yield from named or [*module.parameters(), *module.buffers()]
+
+
+def _names(code: CodeType) -> frozenset[str]:
+    """The global and attribute names that code uses, in functions inside it too."""
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return frozenset(code.co_names).union(*map(_names, inner))
