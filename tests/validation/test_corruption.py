@@ -106,6 +106,18 @@ def drop_a_write(t: Tampering) -> None:
     writes[:] = [write for write in writes if write.row != t.row("relu_1")]
 
 
+def forget_a_write_and_its_traces(t: Tampering) -> None:
+    drop_a_write(t)
+    t.reader.ledger.inplace.discard((t.row("relu_1"), 0))
+    for label in ("linear_1", "relu_1"):
+        t.set_column("version", label, None)
+
+
+def forget_what_was_written_besides(t: Tampering) -> None:
+    mean = next(b for b in t.reader.record.buffers if b.addresses == ("norm.running_mean",))
+    t.reader.ledger.writes[storage_key(mean.initial)].clear()
+
+
 def falsify_what_was_overwritten(t: Tampering) -> None:
     (write,) = [write for write in t.writes_of("relu_1") if write.row == t.row("relu_1")]
     write.saved = write.saved + 1
@@ -226,6 +238,8 @@ CASES: dict[Callable[[Tampering], None], tuple[str, str]] = {
     keep_a_stale_value: ("tanh_1:2", "gives another value"),
     change_a_kept_value: ("softmax_1:1", "gives another value"),
     drop_a_write: ("relu_1:1", "version counter"),
+    forget_a_write_and_its_traces: ("linear_1:1", "gives another value"),
+    forget_what_was_written_besides: ("buffer_.*", r"shape \(4, 4\) instead of \(4,\)"),
     falsify_what_was_overwritten: ("linear_1:1", "gives another value"),
     reorder_writes: ("writes", "not in order"),
     forget_that_an_op_wrote: ("softmax_1:1", "no write is recorded"),
@@ -250,6 +264,18 @@ CASES: dict[Callable[[Tampering], None], tuple[str, str]] = {
     return_another_tensor: ("output", "not those of the trace's outputs"),
     replace_what_a_module_returned: ("first:1", "a tensor that no op has"),
 }
+
+
+def test_a_write_that_the_record_does_not_know_is_seen_when_it_is_made_again() -> None:
+    with torch.no_grad():
+        trace = tl.trace(lambda x: (x * 1).relu_(), (torch.ones(3),))
+    tampering = Tampering(trace._reader)
+    drop_a_write(tampering)
+    trace._reader.ledger.inplace.clear()
+    for label in ("mul_1", "relu_1"):
+        tampering.set_column("version", label, None)
+    texts = [finding.text for finding in trace.check().failed]
+    assert texts == ["it writes into an argument, and the record does not say so"]
 
 
 def traced() -> tl.Trace:

@@ -17,6 +17,7 @@ from torchlens._trace.reader import TraceReader
 from torchlens._values.geometry import StorageKey, storage_key
 from torchlens._values.lineage import positions
 from torchlens._values.plain import plain, tensors_in
+from torchlens._values.versions import version_of
 from torchlens.errors import TorchLensError
 
 _UNINITIALISED: Final = frozenset(
@@ -46,12 +47,16 @@ class Replayed:
 
     outs: list[Tensor]
     written: list[Written]
+    wrote_unannounced: bool
+    """Whether it wrote into an argument that the record does not say it writes."""
 
 
 @dataclass(slots=True)
 class _Inputs:
     by_object: dict[int, Tensor]
     """By the id of the recorded tensor."""
+    only_read: dict[int, Tensor]
+    """Those of them that the call does not write, as far as the record knows."""
     by_storage: dict[StorageKey, StandIn]
     """What stands in for each storage that the call writes."""
 
@@ -99,8 +104,10 @@ class Replay:
             states = self._reader.record.generators.get(row)
             if states is not None:
                 settings.enter_context(generators_at(states, kwargs.get("generator")))
+            before = {at: version_of(tensor) for at, tensor in inputs.only_read.items()}
             result = func(*new_args, **new_kwargs)
-        return Replayed(self._outs(row, result, inputs), self._written(row, inputs))
+        wrote = any(version_of(tensor) != before[at] for at, tensor in inputs.only_read.items())
+        return Replayed(self._outs(row, result, inputs), self._written(row, inputs), wrote)
 
     def _function(self, row: int) -> Any:
         """What to call; a buffer version and an output are the tensor they were made of."""
@@ -128,7 +135,7 @@ class Replay:
             behind[id(tensor)] = self._behind(row, tensor, parents, param, pieces)
             if self._needs_grad(parents, param) and not self._is_reshaped(tensor, row):
                 needs_grad.add(id(tensor))
-        inputs = _Inputs({}, {})
+        inputs = _Inputs({}, {}, {})
         reach = self._reach(row, list(tensors.values()))
         for key in writes:
             together = [at for at in tensors if storage_key(reach[at][0]) == key]
@@ -136,6 +143,8 @@ class Replay:
         for at in tensors:
             if at not in inputs.by_object:
                 inputs.by_object[at] = _apart(behind[at], reach[at], at in needs_grad)
+                if not self._is_reshaped(tensors[at], row):
+                    inputs.only_read[at] = inputs.by_object[at]
         return inputs
 
     def _reach(self, row: int, tensors: list[Tensor]) -> dict[int, list[Tensor]]:
@@ -218,12 +227,12 @@ def _apart(pieces: list[Piece], reach: list[Tensor], needs_grad: bool) -> Tensor
         value = pieces[-1].value
         if type(value) not in (Tensor, torch.nn.Parameter):
             return value  # a subclass decides itself what `detach` is
-        value = value.detach()
+        value = value.data  # unlike what `detach` gives, it counts its changes for itself
     else:
         value = StandIn.of(pieces, reach).view(seen)
     floating = value.is_floating_point() or value.is_complex()
-    if needs_grad and floating and torch.is_grad_enabled():
-        value.requires_grad_(True)
+    if needs_grad and floating and not value.is_inference():
+        value.requires_grad_(True)  # kernels choose by it, also where gradients are off
     return value
 
 

@@ -68,7 +68,9 @@ def _equal_bits(left: Tensor, right: Tensor) -> bool:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    dense = tensor.detach().contiguous()
+    # a lone element is contiguous whatever its stride, but only with stride 1 seen as bytes
+    return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)
 
 
 def _how_far(pairs: list[tuple[Tensor, Tensor]]) -> str:
@@ -82,5 +84,8 @@ def _how_far(pairs: list[tuple[Tensor, Tensor]]) -> str:
     places = ~((one == other) | (one.isnan() & other.isnan()))
     if not bool(places.any()):
         return "the bits of zeros or NaNs differ"
-    largest = (one - other).abs()[places].max().item()
-    return f"{int(places.sum())} of {left.numel()} elements differ, by up to {largest:.3g}"
+    count = f"{int(places.sum())} of {left.numel()} elements differ"
+    apart = (one - other).abs()[places]
+    return (
+        f"{count}, NaN among them" if apart.isnan().any() else f"{count}, by up to {apart.max().item():.3g}"
+    )

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from torchlens._replay.rerun import CannotReplayError, Replay, Replayed
 from torchlens._trace.reader import TraceReader
-from torchlens._values.unseen import modes_off
 from torchlens.errors import UnreadableError
 from torchlens.validation.comparison import difference, is_close
 from torchlens.validation.findings import Finding, Tally
@@ -25,10 +24,9 @@ def check_values(reader: TraceReader) -> Tally:
     values of buffers are where the data comes from, and nothing says what they ought to be.
     """
     checker = _Checker(reader, Replay(reader), Tally())
-    with modes_off():
-        for row in range(len(reader.rows)):
-            if is_computed(reader, row):
-                checker.check(row)
+    for row in range(len(reader.rows)):
+        if is_computed(reader, row):
+            checker.check(row)
     return checker.tally
 
 
@@ -80,6 +78,8 @@ class _Checker:
         for label, recorded, found in zip(labels, expected, replayed.outs):
             if (apart := difference(recorded, found)) is not None:
                 yield Finding(label, f"made again on its recorded inputs, it gives another value: {apart}")
+        if replayed.wrote_unannounced:
+            yield Finding(labels[0], "it writes into an argument, and the record does not say so")
         for written in replayed.written:
             what = f"what {labels[0]} wrote"
             recorded = reader.values.read(written.place, row, after=True, what=what)
