@@ -56,7 +56,7 @@ def test_a_model_that_varies_by_itself_is_not_blamed_on_the_trace() -> None:
     assert report
     (finding,) = report.unchecked
     assert finding.about == "output_1"
-    assert "two plain forwards differ as well" in finding.text
+    assert "two plain forwards from one random state differ too" in finding.text
 
 
 class SeesTheCapture(nn.Module):

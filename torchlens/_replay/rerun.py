@@ -15,7 +15,7 @@ from torchlens._replay.pieces import Piece, Pieces, StandIn, are_foreign, cover,
 from torchlens._replay.settings import as_recorded, generators_at
 from torchlens._trace.reader import TraceReader
 from torchlens._values.geometry import StorageKey, storage_key
-from torchlens._values.lineage import positions
+from torchlens._values.lineage import HOST, positions
 from torchlens._values.plain import plain, tensors_in
 from torchlens._values.versions import version_of
 from torchlens.errors import TorchLensError
@@ -83,9 +83,9 @@ class Replay:
         return None if found is None else f"an argument is an object that a trace does not hold: {found.text}"
 
     def parents(self, row: int) -> list[int]:
-        """The ops behind the arguments of a row's call, in capture order."""
+        """The ops behind the tensor arguments of a row's call, in capture order."""
         edges = self._edges(row)
-        return sorted({op for ops in edges.values() for op in ops})
+        return sorted({op for position, ops in edges.items() if position != HOST for op in ops})
 
     def run(self, row: int, edited: dict[int, Tensor] | None = None) -> Replayed:
         """Make a row's call again; `edited` gives some of its parents another value.
