@@ -101,6 +101,7 @@ def assert_observed_faithfully(program: Program, backwards: bool) -> None:
     assert_same_bits(traced_inputs, inputs)
     assert_same_edges(trace, watched, returned)
     assert_same_values(trace, calls, backwards)
+    assert trace.check(), trace.check()
     if program.setting.requires_grad:
         assert_same_gradients(gradients(traced_inputs, trace.output), gradients(inputs, expected))
 
