@@ -71,7 +71,9 @@ class Replay:
 
     def why_not(self, row: int) -> str | None:
         """A reason for which a row's call cannot be made again, as far as it shows beforehand."""
-        func = self._function(row)
+        func, kind = self._function(row), self._rows.kind[row]
+        if kind in ("input", "source") or (kind == "buffer" and not self._rows.args[row]):
+            return f"an op of kind {kind!r} was computed from nothing that was recorded"
         if isinstance(func, str):
             return f"{func} is a whole transform or TorchScript module, whose function a trace does not hold"
         name = func.__self__.__name__ if hasattr(func, "__self__") and func.__name__ == "__get__" else None
