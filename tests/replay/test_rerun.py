@@ -180,6 +180,7 @@ def reads_a_gradient(x: Tensor) -> Any:
         (compares, "map_1", "an object that a trace does not hold"),
         (torch.func.vmap(torch.sin), "vmap_1", "vmap is a whole transform"),
         (lambda x: torch.empty(2) * 0 + x[0], "empty_1", "memory that nothing has written yet"),
+        (lambda x: x.new(2, 3), "new_1", "memory that nothing has written yet"),
         (reads_a_gradient, "grad_1", "'grad' is not computed from the tensor"),
         (torch.sin, "input_1", "an op of kind 'input' was computed from nothing"),
     ],

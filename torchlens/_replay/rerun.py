@@ -79,7 +79,7 @@ class Replay:
         name = func.__self__.__name__ if hasattr(func, "__self__") and func.__name__ == "__get__" else None
         if name in _READS_BESIDE_ITS_ARGUMENTS:
             return f"the attribute {name!r} is not computed from the tensor it is read of"
-        if getattr(func, "__name__", "").partition(".")[0] in _UNINITIALISED:
+        if _gives_raw_memory(func, self._rows.args[row]):
             return "it gives memory that nothing has written yet"
         found = next(_opaque_in([self._rows.args[row], self._rows.kwargs[row] or {}]), None)
         return None if found is None else f"an argument is an object that a trace does not hold: {found.text}"
@@ -197,6 +197,14 @@ class Replay:
             if stand_in is not None:
                 found.append(Written(stand_in.view(write.tensor), write.tensor))
         return found
+
+
+def _gives_raw_memory(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a call gives memory that nothing has written: `empty` and its kin, `x.new(2, 3)`."""
+    name = getattr(func, "__name__", "").partition(".")[0]
+    if name == "new":
+        return all(isinstance(size, (int, torch.Size)) for size in args[1:])
+    return name in _UNINITIALISED
 
 
 def _same(tensor: Tensor) -> Tensor:
