@@ -59,6 +59,15 @@ class Ages:
                 return False
         return False
 
+    def young_among(self, tensors: frozenset[int]) -> frozenset[int]:
+        """Those of many tensors, by their ids, that were made during the capture."""
+        young = set(self._born)
+        for item in reversed(gc.get_objects(0)):
+            if item is self._marker:
+                break
+            young.add(id(item))
+        return tensors & young
+
     def _collection(self, phase: str, info: dict[str, int]) -> None:
         if phase != "start":
             return

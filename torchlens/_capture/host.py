@@ -22,6 +22,8 @@ from torchlens._values.unseen import unseen
 
 _LEAVING: Final = frozenset(["numpy", "__array__", "tolist", "__dlpack__"])
 """Reads that hand out a whole value. `item` and `bool` steer the code and carry no edge."""
+_METHODS: Final = frozenset(["new", "new_tensor"])
+"""Methods that make a tensor of host data; of the tensor itself they take dtype and device."""
 _MOST_EDGES: Final = 64
 """Of more values that left, the last ones are taken."""
 
@@ -60,10 +62,7 @@ class HostData:
         self._foreign = self._foreign or not is_torchs_memory(tensor)
 
     def shared(self, tensor: Tensor) -> Tensor | None:
-        """The tensor's elements through a known storage that lies over the same memory, or None.
-
-        The result is itself still to be met.
-        """
+        """The tensor's elements through a known storage that lies over the same memory, or None."""
         if is_torchs_memory(tensor) and not self._foreign:
             return None
         self._foreign = True
@@ -80,7 +79,7 @@ class HostData:
         return moved(tensor, behind)
 
     def add_shared(self, row: int, behind: Tensor) -> None:
-        """The tensor of a row lies over the memory of another one: what wrote there last is its parent."""
+        """The tensor of a row lies over the memory of a known one: what wrote there last is its parent."""
         self.edges[row] = [(behind, row)]
 
     def add_returned(self, row: int, given: list[Tensor]) -> bool:
@@ -100,17 +99,21 @@ class HostData:
         self._doubts.add("host_round_trip", row, row=row)
         return True
 
-    def made(self, row: int, meet: Callable[[Tensor], object]) -> None:
-        """The call of a row made a tensor of what may be host data (`torch.tensor`, `__array_wrap__`)."""
+    def made(self, row: int, alias: Callable[[Tensor, int], bool]) -> None:
+        """The call of a row made a tensor of what may be host data (`torch.tensor`, `__array_wrap__`).
+
+        `alias` takes in a tensor that we made of a known storage, and tells whether it is known then.
+        """
         _, func, _, _, _, args, kwargs, out, *_ = self._rows[row]
+        if func.__name__ in _METHODS:
+            args = args[1:]
         values = cast("tuple[object, ...]", (*args, *(kwargs or {}).values()))
         if not isinstance(out, Tensor) or all(type(value) in SCALARS for value in values):
             return
         given = tensors_in(values)
         if not is_torchs_memory(out) and not given:
             behind = self.shared(out)
-            if behind is not None:
-                meet(behind)
+            if behind is not None and alias(behind, row):
                 self.add_shared(row, behind)
                 return
         is_copy = bool(given) and func.__name__ != "__array_wrap__"

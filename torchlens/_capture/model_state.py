@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from torchlens._structure import BufferEntry, Structure, join
 from torchlens._values.geometry import StorageKey, storage_key
@@ -49,6 +50,7 @@ class ModelState:
         self._slots_by_tensor: dict[int, BufferSlot] = {}
         self._slots_by_storage: dict[StorageKey, list[BufferSlot]] | None = None
         self._params: dict[int, _HeldParam] = {}
+        self._first_storages: list[tuple[Tensor, StorageKey]] = []
         """By id of a tensor; several tensors stand for one parameter where it was replaced."""
         self._param_at: dict[tuple[int, str], _HeldParam] = {}
         self._replacements: list[Tensor] = []
@@ -75,6 +77,12 @@ class ModelState:
     def param_ids(self) -> frozenset[int]:
         """The ids of the parameters known now."""
         return frozenset(self._params)
+
+    def params_elsewhere(self) -> Iterator[Tensor]:
+        """The parameters that lie on another storage than when they were first seen."""
+        for tensor, first in self._first_storages:
+            if storage_key(tensor) != first:
+                yield tensor
 
     def param_of(self, tensor: Tensor) -> bool:
         """Whether the tensor is a parameter of a known module."""
@@ -170,6 +178,8 @@ class ModelState:
                 self._replacements.append(param)
             else:
                 self._params[id(param)] = self._param_at[place] = param, [place], version_of(param)
+                if not is_lazy(param):
+                    self._first_storages.append((param, storage_key(param)))
 
     def _add(self, module: nn.Module, parent: int | None, name: str) -> int:
         index = self.module_index.get(id(module))

@@ -78,7 +78,7 @@ class Recording:
         head = (kind, func, *where, context, recorded, recorded_kwargs)
         if self.append(head, produced, duration, None):
             if special.from_host:
-                self._tensors.host.made(row, lambda tensor: self._tensors.meet(tensor, caller))
+                self._tensors.host.made(row, self._tensors.alias)
             if states is not None:
                 self.generators[row] = states
             if targets:

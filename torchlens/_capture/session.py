@@ -257,6 +257,7 @@ class Session:
         if any(_versions(out) != version for out, version in outs if version is not None):
             for row in store.unexplained_rows():
                 doubts.add("unexplained_write", row, row=row)
+        self._tensors.note_swapped()
         end = self._output_rows[0] if not self._block and self._output_rows else len(self._rows)
         note_changes(self._tensors.handed_out, store, captured.ledger, end, doubts)
 

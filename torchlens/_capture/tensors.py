@@ -51,6 +51,8 @@ class Tensors:
         self._state = state
         self._params_noted: int | None = None
         self._first_params = state.param_ids()
+        self._young_params: frozenset[int] = frozenset()
+        self._params_judged = state.num_params
         self._first_slots = len(state.slots)
 
     def open(self) -> None:
@@ -106,21 +108,34 @@ class Tensors:
                     self.sources.judge(slot.rows[0], tensor, self._rows[slot.rows[0]][1], self.doubts)
             elif id(tensor) in self._first_params:
                 self.known.add(id(tensor))
-            elif (original := self._same_storage(tensor)) is not None:
-                self.known.add(id(tensor))
-                self.aliases.append((len(self._rows), tensor, original))
+            elif self.alias(tensor, len(self._rows)):
+                pass
             elif self._is_new_param(tensor):
                 self.known.add(id(tensor))
-                if self.sources.ages.is_young(tensor):
+                if id(tensor) in self._young_params:
                     self.doubts.add("unknown_origin", len(self._rows))
             else:
                 self._add_source(tensor, frame)
+
+    def alias(self, tensor: Tensor, row: int) -> bool:
+        """Take a tensor object for another view of what a known one covers, if one does, from a row on."""
+        if id(tensor) in self.known:
+            return True
+        original = self._same_storage(tensor)
+        if original is None:
+            return False
+        self.known.add(id(tensor))
+        self.aliases.append((row, tensor, original))
+        return True
 
     def _is_new_param(self, tensor: Tensor) -> bool:
         """Whether a module has registered the tensor as a parameter since it was walked."""
         if not isinstance(tensor, nn.Parameter):
             return False
         self._state.rescan()
+        if self._params_judged != self._state.num_params:
+            self._params_judged = self._state.num_params
+            self._young_params = self.sources.ages.young_among(self._state.param_ids())
         return self._state.param_of(tensor)
 
     def buffers_may_have_changed(self, module: nn.Module) -> None:
@@ -131,6 +146,13 @@ class Tensors:
             self.meet(tensor, None)
             with torch._C.DisableTorchFunction():
                 self._add_version(slot, tensor, self._maker_place(tensor))
+
+    def note_swapped(self) -> None:
+        """Say so if a parameter lies on another storage than at the start, and no call put it there."""
+        for param in self._state.params_elsewhere():
+            if id(param) not in self.ledger.metadata:
+                self.doubts.add("unexplained_write", len(self._rows))
+                self.ledger.lose(param, len(self._rows), "its parameter was given another storage, by no op")
 
     def before_write(self) -> None:
         """Note which storages are never copied; nothing is paid for this until something is written."""
@@ -257,11 +279,10 @@ class Tensors:
     def _add_source(self, tensor: Tensor, frame: FrameType | None) -> None:
         name = self.sources.name_of(tensor, frame)
         behind = self.host.shared(tensor)
-        if behind is not None:
-            self.meet(behind, None)
+        is_shared = behind is not None and self.alias(behind, len(self._rows))
         row = self._source_rows[id(tensor)] = self._add_row("source", name or "unknown", tensor)
         self.host.comes_in(tensor)
-        if behind is not None:
+        if behind is not None and is_shared:
             self.host.add_shared(row, behind)
         else:
             self.sources.judge(row, tensor, name, self.doubts)

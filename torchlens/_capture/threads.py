@@ -40,7 +40,7 @@ class ThreadWatch:
         self._alive: dict[Thread, int | None] = {}
         self._running: set[int] = set()
         self._started: dict[Thread, int] = {}
-        """Thread to the number of rows when it began."""
+        """Thread to the last row before it began."""
         self._elsewhere: set[Thread] = set()
         """Threads that another thread started: none of this forward's doing."""
         self._given: dict[int, StorageWeakRef] = {}
@@ -57,21 +57,22 @@ class ThreadWatch:
         """Stop watching; say so if the set of threads changed in a way that captures do not explain."""
         _beginnings.unwatch(self)
         self._given.clear()
+        last = len(self._rows) - 1
         now = {thread: thread.ident for thread in threading.enumerate()}
         for thread in now.keys() - self._alive.keys() - self._elsewhere:
-            self._started.setdefault(thread, len(self._rows))
-        changed = {**self._started, **{t: len(self._rows) for t in self._alive if not t.is_alive()}}
+            self._started.setdefault(thread, last)
+        changed = {**self._started, **{t: last for t in self._alive if not t.is_alive()}}
         for thread, at in changed.items():
             if thread not in _beginnings.capturing and not _is_harmless(thread):
                 self._doubts.add("owner_thread_tripwire_changed", at)
         told = {*now.values(), *self._running, *(thread.ident for thread in self._elsewhere | changed.keys())}
         if raw := set(sys._current_frames()) - told:  # begun without `threading`
-            self._doubts.add("owner_thread_tripwire_changed", len(self._rows), count=len(raw))
+            self._doubts.add("owner_thread_tripwire_changed", last, count=len(raw))
 
     def begins(self, thread: Thread, starter: int | None) -> None:
         """A thread has begun, started by the thread `starter` if that is known."""
         if starter in (None, self.owner):
-            self._started[thread] = len(self._rows)
+            self._started[thread] = len(self._rows) - 1
         else:
             self._elsewhere.add(thread)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchlens._trace.reader import TraceReader
 from torchlens._values.geometry import shape_of
+from torchlens._values.lineage import HOST
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -16,7 +17,8 @@ def build_graph(reader: TraceReader) -> nx.DiGraph[str]:
     """One node an op, named by its label; one edge from each parent, with all argument positions it fills.
 
     Nodes carry `kind`, `type`, `func_name`, `layer`, `pass_number`, `module` (address), `shape` and `dtype`
-    as plain data; edges carry `positions`. The graph is frozen.
+    as plain data; edges carry `positions`, and `host`, which is true where data came through numpy or Python
+    lists rather than as an argument. The graph is frozen.
     """
     import networkx as nx
 
@@ -46,7 +48,10 @@ def build_graph(reader: TraceReader) -> nx.DiGraph[str]:
         filled: dict[int, list[str]] = {}
         for position, parent in parents:
             filled.setdefault(parent, []).append(position)
-        edges += [(labels[parent], labels[op], {"positions": tuple(at)}) for parent, at in filled.items()]
+        edges += [
+            (labels[parent], labels[op], {"positions": tuple(at), "host": HOST in at})
+            for parent, at in filled.items()
+        ]
     graph.add_edges_from(edges)
     nx.freeze(graph)
     return graph
