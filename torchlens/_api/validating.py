@@ -14,7 +14,7 @@ from torchlens._capture.unwrapping import root_of, unwrapped
 from torchlens._values.plain import plain, tensors_in
 from torchlens.options import CaptureOptions
 from torchlens.validation.checking import check_trace
-from torchlens.validation.comparison import difference
+from torchlens.validation.comparison import is_same
 from torchlens.validation.findings import Finding, Tally
 from torchlens.validation.forward import BufferState, compare_outputs, own_copy
 from torchlens.validation.report import Report
@@ -59,15 +59,14 @@ def _compare_with_plain(
 ) -> Tally:
     try:
         found = _plain_outputs(model, seed, buffers, inputs[0])
-        same = len(found) == len(expected) and not any(map(difference, expected, found))
-        if same:
+        if len(found) == len(expected) and all(map(is_same, expected, found)):
             return compare_outputs(expected, found, varies=False)
         again = _plain_outputs(model, seed, buffers, inputs[1])
     except Exception as error:  # noqa: BLE001 - a model may raise anything
         text = f"a plain forward raised {type(error).__name__}: {error}, the traced one did not"
         return Tally(failed=[Finding("output", text)])
-    varies = len(found) != len(again) or any(map(difference, found, again))
-    return compare_outputs(expected, found, varies=bool(varies))
+    varies = len(found) != len(again) or not all(map(is_same, found, again))
+    return compare_outputs(expected, found, varies=varies)
 
 
 def _plain_outputs(model: Callable[..., Any], seed: int, buffers: BufferState, inputs: Any) -> list[Tensor]:

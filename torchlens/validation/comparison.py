@@ -13,20 +13,18 @@ def difference(expected: Tensor, found: Tensor) -> str | None:
 
     Values on `meta` have no bits: only what they look like is compared.
     """
-    for name, left, right in (
-        ("dtype", expected.dtype, found.dtype),
-        ("layout", expected.layout, found.layout),
-        ("device", expected.device, found.device),
-        ("shape", shape_of(expected), shape_of(found)),
-    ):
+    looks = zip(("dtype", "layout", "device", "shape"), _looks(expected), _looks(found))
+    for name, left, right in looks:
         if left != right:
             return f"{name} {right} instead of {left}"
-    if expected.device.type == "meta":
-        return None
-    pairs = list(zip(_parts(expected), _parts(found)))
-    if all(map(_equal_bits, *zip(*pairs))):
-        return None
-    return _how_far(pairs)
+    return None if is_same(expected, found) else _how_far(list(zip(_parts(expected), _parts(found))))
+
+
+def is_same(expected: Tensor, found: Tensor) -> bool:
+    """Whether two tensors are equal bit for bit, in dtype, layout, device and shape as well."""
+    if _looks(expected) != _looks(found):
+        return False
+    return expected.is_meta or all(map(_equal_bits, _parts(expected), _parts(found)))
 
 
 def is_close(expected: Tensor, found: Tensor) -> bool:
@@ -36,6 +34,10 @@ def is_close(expected: Tensor, found: Tensor) -> bool:
     except AssertionError:
         return False
     return True
+
+
+def _looks(tensor: Tensor) -> tuple[torch.dtype, torch.layout, torch.device, tuple[int, ...]]:
+    return tensor.dtype, tensor.layout, tensor.device, shape_of(tensor)
 
 
 def _parts(tensor: Tensor) -> list[Tensor]:

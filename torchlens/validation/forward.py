@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from torchlens._values.plain import tensors_in
-from torchlens.validation.comparison import difference
+from torchlens.validation.comparison import difference, is_same
 from torchlens.validation.findings import Finding, Tally
 
 
@@ -35,7 +35,7 @@ class BufferState:
                 module._buffers.update(buffers)
         with torch.no_grad():
             for tensor, value in self._values:
-                if difference(value, tensor) is not None:  # writing would age what a trace holds of it
+                if not is_same(value, tensor):  # writing would age what a trace holds of it
                     tensor.copy_(value)
 
 

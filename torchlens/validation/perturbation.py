@@ -29,8 +29,8 @@ def perturbed(value: Tensor) -> Tensor | None:
 
 def _with_noise(value: Tensor) -> Tensor | None:
     generator = torch.Generator().manual_seed(_SEED)
-    wide = torch.complex128 if value.is_complex() else torch.float64
+    real = torch.float64 if value.dtype in (torch.float64, torch.complex128) else torch.float32
+    wide = real.to_complex() if value.is_complex() else real
     noise = torch.randn(value.shape, dtype=wide, generator=generator).to(value.device)
     finite = value.to(wide).nan_to_num(0.0, 0.0, 0.0)
-    size = 1.0 + finite.abs().mean()
-    return (finite + noise * size).to(value.dtype)
+    return (finite + noise * (1.0 + finite.abs().mean())).to(value.dtype)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchlens._replay.rerun import CannotReplayError, Replay, Replayed
 from torchlens._trace.reader import TraceReader
 from torchlens.errors import UnreadableError
-from torchlens.validation.comparison import difference, is_close
+from torchlens.validation.comparison import difference, is_close, is_same
 from torchlens.validation.findings import Finding, Tally
 from torchlens.validation.perturbation import perturbed
 
@@ -89,7 +89,7 @@ class _Checker:
     def _varies(self, row: int, expected: list[Tensor], replayed: Replayed) -> bool:
         """Whether a call that missed its value misses itself too, while staying within rounding."""
         again = self.replay.run(row)
-        if all(difference(one, other) is None for one, other in zip(replayed.outs, again.outs)):
+        if all(map(is_same, replayed.outs, again.outs)):
             return False
         return len(expected) == len(replayed.outs) and all(map(is_close, expected, replayed.outs))
 
@@ -104,7 +104,7 @@ class _Checker:
             except Exception:  # noqa: BLE001 - the value is gone, or the call cannot take another one
                 continue
             before, after = _all_of(replayed), _all_of(moved)
-            if len(after) == len(before) and not any(map(difference, before, after)):
+            if len(after) == len(before) and all(map(is_same, before, after)):
                 op = reader.op_labels[reader.numbers.first[row]]
                 text = f"does not move when {reader.op_labels[parent]} does"
                 self.tally.advice.append(Finding(op, text))
