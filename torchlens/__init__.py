@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchlens import errors, options
+    from torchlens import errors, options, report
     from torchlens._api.capturing import capture, trace
     from torchlens._api.trace import Trace
     from torchlens._api.validating import validate
@@ -20,10 +20,11 @@ _LAZY = {
     "validate": ("torchlens._api.validating", "validate"),
     "errors": ("torchlens.errors", None),
     "options": ("torchlens.options", None),
+    "report": ("torchlens.report", None),
 }
 """Public name to (module, attribute); a module itself where the attribute is None."""
 
-__all__ = ["Trace", "capture", "errors", "options", "trace", "validate"]
+__all__ = ["Trace", "capture", "errors", "options", "report", "trace", "validate"]
 
 
 def __getattr__(name: str) -> Any:

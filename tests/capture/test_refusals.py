@@ -131,6 +131,11 @@ def two_devices(mesh: Any) -> Any:
     return nn.Sequential(wrapper)
 
 
+class Forgets(nn.Module):
+    def __init__(self) -> None:
+        pass
+
+
 SCRIPT = "in TorchScript's interpreter, not as Python, so its ops cannot be seen; trace the eager nn.Module"
 EXPORT = "does not run as the Python it was written in; trace the eager nn.Module before exporting it"
 FSDP = "gathers the rest while it runs; trace a copy that is not sharded"
@@ -147,6 +152,7 @@ MODELS = [
         exported_module, f"GraphModule\\w*{{}} comes from torch.export.*{EXPORT}", id="export module"
     ),
     pytest.param(unflattened, f"UnflattenedModule{{}} comes from torch.export.*{EXPORT}", id="unflattened"),
+    pytest.param(lambda mesh: Forgets(), r"Forgets{} has an __init__ .*; call super\(\)", id="no super"),
     pytest.param(pipe, f"Pipe{{}} belongs to a pipeline.*{PIPE}", id="pipe"),
 ]
 ROOTS = [
@@ -275,6 +281,11 @@ def test_all_that_is_refused_is_listed_outermost_only(alone: Any) -> None:
     model = nn.ModuleDict({"a": fsdp1(alone), "b": nn.Sequential(nn.Linear(4, 4), colwise(alone))})
     found = [(refusal.kind, refusal.found) for refusal in refusals(model)]
     assert found == [("FSDP", "FullyShardedDataParallel at 'a'"), ("tensor parallel", "Linear at 'b.1'")]
+
+
+@pytest.mark.parametrize("build", [exported, stage, schedule, schedule_step, pipe, exported_module])
+def test_what_a_refused_object_holds_is_not_listed(alone: Any, build: Build) -> None:
+    assert len(list(refusals(build(alone)))) == 1
 
 
 def test_every_kind_is_met_by_a_test_above(alone: Any) -> None:

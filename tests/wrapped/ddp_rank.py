@@ -59,6 +59,7 @@ def told(rank: int) -> dict[str, object]:
     read = later["batch_norm_1:1"].args[3].out
     facts["buffer was exchanged"] = not torch.equal(mean, read)
     facts["buffer read"] = read.tolist()
+    facts["doctor"] = [row.found for row in tl.report.doctor(model).of("limited") if row.check == "wrappers"]
     facts["verified"] = [run.provenance.verified for run in (trace, block, later)]
     return facts
 

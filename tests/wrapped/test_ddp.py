@@ -58,6 +58,14 @@ def test_addresses_are_those_of_the_wrapped_model(ranks: list[dict[str, Any]], r
     assert told["calls"] == [":1", "module:1", *(f"module.{at}:1" for at in range(4))]
 
 
+def test_the_doctor_says_so(ranks: list[dict[str, Any]]) -> None:
+    for told in ranks:
+        (text,) = told["doctor"]
+        assert text.startswith(
+            "DistributedDataParallel: one rank is captured, addresses begin with 'module.'"
+        )
+
+
 def test_gradients_are_averaged_under_a_capture_as_without(ranks: list[dict[str, Any]]) -> None:
     for told in ranks:
         assert told["gradients"] == [True] * 4

@@ -90,6 +90,8 @@ def test_the_weight_that_a_call_read_is_what_was_brought_in(offload: Offload, tm
 @pytest.mark.parametrize("offload", WAYS[:2])
 def test_the_weights_are_away_again_afterwards(offload: Offload, tmp_path: Path) -> None:
     model = offload(tmp_path)
+    (row,) = [row for row in tl.report.doctor(model, IDS).rows if row.check == "offloading"]
+    assert row.status == "limited" and "accelerate brings weights in" in row.found
     tl.trace(model, IDS)
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
     assert torch.equal(model(IDS), plain()(IDS))

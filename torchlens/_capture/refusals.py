@@ -78,7 +78,12 @@ REPLICATED: Final = _Kind(
     "put its .module in its place for the capture",
 )
 
-REFUSED: Final = (SCRIPT, EXPORTED, SHARDED, TENSOR_PARALLEL, PIPELINE, REPLICATED)
+UNINITIALIZED: Final = _Kind(
+    "not initialised",
+    "has an __init__ that does not call super().__init__(), so torch cannot call it",
+    "call super().__init__() first in it",
+)
+REFUSED: Final = (SCRIPT, EXPORTED, SHARDED, TENSOR_PARALLEL, PIPELINE, REPLICATED, UNINITIALIZED)
 
 
 def refuse_unsupported(model: object, name: str = "") -> None:
@@ -101,8 +106,10 @@ def refusals(model: object = None, name: str = "") -> Iterator[Refusal]:
             NestedCaptureError,
         )
     called = _called_by(model)
-    if issubclass(type(called), _SCRIPT):
-        yield _refusal(SCRIPT, name, type(called).__name__)
+    kind = SCRIPT if issubclass(type(called), _SCRIPT) else _object_kind(called)
+    if kind is not None:
+        yield _refusal(kind, name, type(called).__name__)
+        return
     seen: set[int] = set()
     for where, value in (("", called), *_reached(model)):
         where, part = ", ".join(filter(None, (name, where))), _called_by(value)
@@ -161,6 +168,8 @@ def _object_kind(value: object) -> _Kind | None:
 
 def _state_kind(module: nn.Module) -> _Kind | None:
     """What a module's parameters, buffers and hooks say."""
+    if "_modules" not in vars(module):
+        return UNINITIALIZED
     for table in (module._parameters, module._buffers):
         for tensor in table.values():
             if type(tensor) not in _USUAL and _is_distributed(tensor):

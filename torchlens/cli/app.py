@@ -7,19 +7,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 import torchlens as tl
 from torchlens.cli.inputs import InputSpec, random_tensor
-from torchlens.cli.target import build_model, usable_device
+from torchlens.cli.target import build_model, build_object, usable_device
 from torchlens.errors import TargetError, TorchLensError
 from torchlens.report.text import as_text
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 _BAD_REQUEST: Final = 2
 _MODEL_RAISED: Final = 1
+_REFUSED: Final = 1
+_TARGET: Final = (
+    "package.module:factory or file.py:factory: a callable without arguments that returns the model, its "
+    "class, or the model itself."
+)
 _DEMO: Final = ("torchlens.demo:Demo", "2,6:int64:0..20")
 _GO_ON: Final = """\
 Go on in Python:
@@ -55,6 +61,19 @@ PlainOption = Annotated[bool, typer.Option("--plain", help="Plain text, without 
 WidthOption = Annotated[
     int | None, typer.Option(min=40, metavar="COLUMNS", help="Width of the output; otherwise the terminal's.")
 ]
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="SPEC",
+        help="One input, as [NAME=]SIZES[:DTYPE[:LOW..HIGH]], filled at random: 1,3,224,224 for floats; "
+        "1,32:int64:0..50257 for token ids below a vocabulary of 50257 (without a range: 0 or 1); "
+        "mask=1,32:bool for a keyword argument. Once for each input.",
+    ),
+]
+DeviceOption = Annotated[str, typer.Option(help="Where the model and its inputs live: cpu, cuda:0, mps.")]
+TrainOption = Annotated[bool, typer.Option("--train/--eval", help="The mode the model runs in.")]
 
 
 @dataclass(frozen=True)
@@ -82,30 +101,11 @@ def demo(plain: PlainOption = False, width: WidthOption = None) -> None:
 
 @app.command()
 def summary(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="package.module:factory or file.py:factory: a callable without arguments that returns the "
-            "model, its class, or the model itself.",
-        ),
-    ],
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="SPEC",
-            help="One input, as [NAME=]SIZES[:DTYPE[:LOW..HIGH]], filled at random: 1,3,224,224 for floats; "
-            "1,32:int64:0..50257 for token ids below a vocabulary of 50257 (without a range: 0 or 1); "
-            "mask=1,32:bool for a keyword argument. Once for each input.",
-        ),
-    ] = None,
-    device: Annotated[
-        str, typer.Option(help="Where the model and its inputs live: cpu, cuda:0, mps.")
-    ] = "cpu",
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=_TARGET)],
+    inputs: InputOption = None,
+    device: DeviceOption = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="For the weights, the inputs and the forward.")] = 0,
-    train: Annotated[bool, typer.Option("--train/--eval", help="The mode the model runs in.")] = False,
+    train: TrainOption = False,
     depth: Annotated[
         int | None, typer.Option(min=0, help="Open the tree to so many modules below the root.")
     ] = None,
@@ -116,6 +116,45 @@ def summary(
     """Run a model once and print its modules, layers and cost."""
     look = _Look(plain, width, depth, full)
     _summarize(target, inputs or [], device=device, seed=seed, train=train, look=look)
+
+
+@app.command(
+    epilog="Example: torchlens doctor file.py:factory --input 1,3,224,224 --markdown",
+)
+def doctor(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="TARGET", help=f"{_TARGET} Without it, only the environment is looked at."),
+    ] = None,
+    inputs: InputOption = None,
+    device: DeviceOption = "cpu",
+    train: TrainOption = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table, for an issue.")] = False,
+    plain: PlainOption = False,
+    width: WidthOption = None,
+) -> None:
+    """Say what about a model, its inputs and this environment is refused, limited or not tested.
+
+    The model is built, and not run. Exit code: 0 if nothing is refused, 1 if something is, 2 for a target
+    or an input that cannot be used.
+    """
+    model: object = None
+    args: object = None
+    if target is not None:
+        try:
+            specs = [InputSpec.parse(text) for text in inputs or []]
+            model, args = _prepare_any(target, specs, device, train=train)
+        except TorchLensError as refused:
+            _stop(str(refused), _BAD_REQUEST)
+    elif inputs:
+        _stop("--input describes the inputs of a TARGET, and none is given", _BAD_REQUEST)
+    page = tl.report.doctor(model, args)
+    if markdown:
+        typer.echo(page.to_markdown())
+    else:
+        _show(page, plain=plain, width=width)
+    if not page:
+        raise typer.Exit(_REFUSED)
 
 
 def main() -> None:
@@ -145,12 +184,33 @@ def _prepare(
     place = usable_device(device)
     torch.manual_seed(seed)
     model = build_model(target)
+    _move(model, place)
+    return model, *_random_inputs(specs, place)
+
+
+def _prepare_any(target: str, specs: list[InputSpec], device: str, *, train: bool) -> tuple[object, object]:
+    """What a target gives, be it a model or not, and its inputs as the doctor takes them."""
+    import torch
+
+    place = usable_device(device)
+    model = build_object(target)
+    if isinstance(model, torch.nn.Module):
+        _move(model, place)
+        model.train(train)
+    args, kwargs = _random_inputs(specs, place)
+    return model, (*args, *([kwargs] if kwargs else [])) if specs else None
+
+
+def _move(model: nn.Module, place: torch.device) -> None:
     try:
         model.to(place)
     except (RuntimeError, NotImplementedError) as error:
-        raise TargetError(f"the model cannot be moved to {device!r}: {error}") from error
+        raise TargetError(f"the model cannot be moved to {str(place)!r}: {error}") from error
+
+
+def _random_inputs(specs: list[InputSpec], place: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
     args = tuple(random_tensor(spec, place) for spec in specs if spec.name is None)
-    return model, args, {spec.name: random_tensor(spec, place) for spec in specs if spec.name is not None}
+    return args, {spec.name: random_tensor(spec, place) for spec in specs if spec.name is not None}
 
 
 def _run(
@@ -172,9 +232,12 @@ def _run(
 
 def _print(trace: tl.Trace, look: _Look) -> None:
     shown: Any = trace.summary()
-    shown = replace(shown, depth=look.depth, fold=not look.full)
-    console = Console(width=look.width, highlight=False)
-    if console.is_terminal and not look.plain:
+    _show(replace(shown, depth=look.depth, fold=not look.full), plain=look.plain, width=look.width)
+
+
+def _show(shown: RenderableType, *, plain: bool, width: int | None) -> None:
+    console = Console(width=width, highlight=False)
+    if console.is_terminal and not plain:
         console.print(shown)
     else:
         typer.echo(as_text(shown, console.width, encoding=sys.stdout.encoding))

@@ -23,6 +23,18 @@ def build_model(target: str) -> nn.Module:
     """The model of a target: an `nn.Module`, a class of them, or a callable that returns one."""
     from torch import nn
 
+    model = build_object(target)
+    if not isinstance(model, nn.Module):
+        raise TargetError(
+            f"{target} returned an object of type {type(model).__name__}; a factory returns an nn.Module"
+        )
+    return model
+
+
+def build_object(target: str) -> object:
+    """What a target is or returns, be it a model or not."""
+    from torch import nn
+
     place, colon, path = target.rpartition(":")
     if not colon or not place or not path:
         raise TargetError(f"target {target!r} is not of the form {_FORM}")
@@ -36,16 +48,11 @@ def build_model(target: str) -> nn.Module:
             f"{target} is of type {type(found).__name__}; name an nn.Module or a callable that returns one"
         )
     try:
-        model = found()
+        return found()
     except Exception as error:
         raise TargetError(
             f"{target} raised {type(error).__name__}: {error}; a factory is called without arguments"
         ) from error
-    if not isinstance(model, nn.Module):
-        raise TargetError(
-            f"{target} returned an object of type {type(model).__name__}; a factory returns an nn.Module"
-        )
-    return model
 
 
 def usable_device(name: str) -> torch.device:
