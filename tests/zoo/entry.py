@@ -41,15 +41,13 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Entry:
-    """A model with random weights, built from a constructor or a config; both callables draw from torch's seed."""
+    """A model with random weights; both callables draw from torch's seed."""
 
     name: str
     package: str
     family: str
     build: Callable[[], nn.Module]
     inputs: Callable[[], Inputs]
-    default: bool = False
-    """Among those that every test run takes."""
     unseen: str | None = None
     """The reason for which a trace of the model is rightly unverified."""
     notes: str = ""

@@ -12,6 +12,9 @@ from torchvision import models
 from torchvision.models import detection, optical_flow, quantization, segmentation, video
 from torchvision.models.convnext import CNBlockConfig
 from torchvision.models.detection import backbone_utils
+from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
+from torchvision.models.detection.keypoint_rcnn import KeypointRCNNHeads, KeypointRCNNPredictor
+from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
 from torchvision.models.resnet import BasicBlock, Bottleneck
 from torchvision.models.swin_transformer import PatchMergingV2, SwinTransformerBlockV2
 from torchvision.models.video import mvit, resnet
@@ -23,13 +26,16 @@ def images(*shape: int) -> Callable[[], Inputs]:
     return lambda: Inputs((torch.randn(shape),))
 
 
-def pictures(size: int = 64) -> Callable[[], Inputs]:
-    """A list of images of two sizes, as detectors take them."""
-    return lambda: Inputs(([torch.rand(3, size, size), torch.rand(3, size - 8, size)],))
+def pictures(*heights: int) -> Callable[[], Inputs]:
+    """A list of images of several sizes, as detectors take them."""
+    return lambda: Inputs(([torch.rand(3, height, heights[0]) for height in heights],))
 
 
 def backbone() -> nn.Module:
-    return backbone_utils.resnet_fpn_backbone(backbone_name="resnet18", weights=None)
+    """A small ResNet with a feature pyramid of 32 channels."""
+    layers = {f"layer{at}": str(at - 1) for at in (1, 2, 3, 4)}
+    body = models.ResNet(BasicBlock, [1, 1, 1, 1])
+    return backbone_utils.BackboneWithFPN(body, layers, [64, 128, 256, 512], 32)
 
 
 def swin(**options: Any) -> nn.Module:
@@ -60,7 +66,8 @@ def maxvit() -> nn.Module:
 
 def vgg() -> nn.Module:
     layers = models.vgg.make_layers([8, "M", 16, "M", 16, 16, "M"], batch_norm=True)
-    model = models.VGG(layers, num_classes=10, init_weights=False)
+    with torch.device("meta"):  # its head would have a hundred million parameters
+        model = models.VGG(layers, num_classes=10, init_weights=False)
     model.classifier = nn.Sequential(
         nn.Linear(16 * 7 * 7, 32), nn.ReLU(True), nn.Dropout(), nn.Linear(32, 10)
     )
@@ -115,19 +122,35 @@ def transformers() -> list[Entry]:
     return [entry(name, "vision transformer", build, images(2, 3, size, size)) for name, build, size in table]
 
 
+def two_stages(kind: Callable[..., nn.Module], **heads: Any) -> nn.Module:
+    box = dict(box_head=TwoMLPHead(32 * 7 * 7, 32), box_predictor=FastRCNNPredictor(32, 5))
+    few = dict(min_size=64, max_size=64, rpn_post_nms_top_n_test=8, box_detections_per_img=4)
+    return kind(backbone(), **box, **few, **heads)
+
+
+def mask_rcnn() -> nn.Module:
+    heads = dict(mask_head=MaskRCNNHeads(32, (16,), 1), mask_predictor=MaskRCNNPredictor(16, 16, 5))
+    return two_stages(detection.MaskRCNN, **heads)
+
+
+def keypoint_rcnn() -> nn.Module:
+    heads = dict(keypoint_head=KeypointRCNNHeads(32, (16,)), keypoint_predictor=KeypointRCNNPredictor(16, 5))
+    return two_stages(detection.KeypointRCNN, **heads)
+
+
 def detectors() -> list[Entry]:
     sized = dict(num_classes=5, min_size=64, max_size=64)
     plain = dict(weights=None, weights_backbone=None, num_classes=5)
-    small = dict(rpn_post_nms_top_n_test=8, box_detections_per_img=4)
-    table: list[tuple[str, Callable[[], nn.Module], int]] = [
-        ("Faster R-CNN", lambda: detection.FasterRCNN(backbone(), **sized, **small), 64),
-        ("Mask R-CNN", lambda: detection.MaskRCNN(backbone(), **sized, **small), 64),
-        ("Keypoint R-CNN", lambda: detection.KeypointRCNN(backbone(), **sized, **small), 64),
-        ("RetinaNet", lambda: detection.RetinaNet(backbone(), **sized), 64),
-        ("FCOS", lambda: detection.FCOS(backbone(), **sized), 64),
-        ("SSDlite320", partial(detection.ssdlite320_mobilenet_v3_large, **plain), 320),
+    ssd = partial(detection.ssdlite320_mobilenet_v3_large, **plain)
+    table: list[tuple[str, Callable[[], nn.Module]]] = [
+        ("Faster R-CNN", lambda: two_stages(detection.FasterRCNN)),
+        ("Mask R-CNN", mask_rcnn),
+        ("Keypoint R-CNN", keypoint_rcnn),
+        ("RetinaNet", lambda: detection.RetinaNet(backbone(), **sized)),
+        ("FCOS", lambda: detection.FCOS(backbone(), **sized)),
     ]
-    return [entry(name, "detection", build, pictures(size)) for name, build, size in table]
+    found = [entry(name, "detection", build, pictures(64, 56)) for name, build in table]
+    return [*found, entry("SSDlite320", "detection", ssd, pictures(320))]
 
 
 def segmenters() -> list[Entry]:

@@ -1,6 +1,8 @@
-"""torchvision beside a torch for CPUs: its compiled operators are missing, and its import asks for two of them."""
+"""torchvision beside a torch for CPUs, where its compiled operators are missing."""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -9,7 +11,9 @@ NMS = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 def import_torchvision() -> None:
-    """Import torchvision; where its compiled operators do not fit this torch, put plain ones in their place."""
+    """Import torchvision if it is there; where its compiled operators do not fit, put plain ones in place."""
+    if find_spec("torchvision") is None:
+        return
     try:
         import torchvision
     except RuntimeError:

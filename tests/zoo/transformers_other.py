@@ -9,7 +9,7 @@ import torch
 
 from tests.zoo.entry import Inputs
 from tests.zoo.transformers_text import VOCABULARY, grouped, hf, model_sizes, sizes, text, tokens
-from tests.zoo.transformers_vision import MAYBE_TEXT, image_and_query, residual, vit
+from tests.zoo.transformers_vision import MAYBE_TEXT, image_and_query, vit
 
 
 def waveform(length: int = 1600, name: str = "input_values", batch: int = 1) -> Callable[[], Inputs]:
