@@ -126,6 +126,8 @@ def state_of_torch() -> dict[str, object]:
 def state_of_python() -> dict[str, object]:
     return {
         "collector enabled": gc.isenabled(),
+        "collector callbacks": list(gc.callbacks),
+        "profiler of new threads": threading.getprofile(),
         "collector thresholds": gc.get_threshold(),
         "frozen objects": gc.get_freeze_count(),
         "profiler": sys.getprofile(),

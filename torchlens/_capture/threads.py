@@ -59,18 +59,21 @@ class ThreadWatch:
         self._given.clear()
         last = len(self._rows) - 1
         now = {thread: thread.ident for thread in threading.enumerate()}
-        for thread in now.keys() - self._alive.keys() - self._elsewhere:
-            self._started.setdefault(thread, last)
-        changed = {**self._started, **{t: last for t in self._alive if not t.is_alive()}}
+        for thread in now.keys() - self._started.keys() - self._elsewhere:
+            self.begins(thread, _starter(thread))  # it was started, and had no turn yet
+        changed = {**self._started, **{t: last for t in self._alive.keys() - now.keys()}}
         for thread, at in changed.items():
             if thread not in _beginnings.capturing and not _is_harmless(thread):
                 self._doubts.add("owner_thread_tripwire_changed", at)
         told = {*now.values(), *self._running, *(thread.ident for thread in self._elsewhere | changed.keys())}
-        if raw := set(sys._current_frames()) - told:  # begun without `threading`
+        raw = set(sys._current_frames()) - told
+        if raw and None not in now.values():  # begun without `threading`, and none of it about to begin
             self._doubts.add("owner_thread_tripwire_changed", last, count=len(raw))
 
     def begins(self, thread: Thread, starter: int | None) -> None:
         """A thread has begun, started by the thread `starter` if that is known."""
+        if thread in self._alive:
+            return
         if starter in (None, self.owner):
             self._started[thread] = len(self._rows) - 1
         else:
