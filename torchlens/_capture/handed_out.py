@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchlens._capture.doubts import Doubts
 from torchlens._records import ReasonName
-from torchlens._values.geometry import flat_span, region_of, storage_key
+from torchlens._values.geometry import flat_span, is_wrapper, region_of, storage_key
 from torchlens._values.ledger import Ledger
 from torchlens._values.store import ValueStore
 from torchlens._values.unseen import unseen
@@ -62,7 +62,13 @@ class HandedOut:
         """A read hands out the tensor's memory, if it is one of those."""
         reason = _READS.get(name)
         key = storage_key(tensor)
-        if reason is None or key < 0 or tensor.device.type != "cpu" or not tensor.numel():
+        if (
+            reason is None
+            or key < 0
+            or is_wrapper(tensor)
+            or tensor.device.type != "cpu"
+            or not tensor.numel()
+        ):
             return
         place = (key, region_of(tensor).span)
         state = (version_of(tensor), len(self._ledger.writes.get(key, ())))

@@ -13,8 +13,9 @@ from torchlens._capture.closures import closed_over
 from torchlens._capture.kinds import Special
 from torchlens._capture.random_state import generator_states
 from torchlens._capture.tensors import Tensors
-from torchlens._capture.writes import Target, is_gathered, out_targets, region
+from torchlens._capture.writes import Target, is_gathered, out_targets, region, with_inner
 from torchlens._records import Context, Side
+from torchlens._values.geometry import is_wrapper
 from torchlens._values.ledger import MetadataWrite, Write
 from torchlens._values.plain import tensors_in
 from torchlens._values.unseen import unseen
@@ -60,6 +61,9 @@ class Recording:
         targets = special.writes(args, kwargs) if special.writes else []
         if kwargs.get("out") is not None:
             targets = out_targets(kwargs["out"])
+        if any(is_wrapper(target.tensor) for target in targets):
+            with unseen():
+                targets = with_inner(targets)
         writes = self._before_writes(targets) if targets else []
         context = self.context(special.factory)
         start = perf_counter_ns()

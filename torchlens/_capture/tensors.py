@@ -207,6 +207,8 @@ class Tensors:
                 held = self._state.slot_holding(tensor)
                 found = [held] if held is not None else []
             else:
+                if target.shown is not None and write.left_all_as_it_was():
+                    continue
                 if ended:
                     write.belong_to(row, slot_of or 0)
                 else:

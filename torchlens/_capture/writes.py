@@ -13,6 +13,8 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
+from torchlens._values.geometry import is_wrapper
+
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = Mapping[str, Any]
 
@@ -87,16 +89,33 @@ def out_targets(out: object) -> list[Target]:
     return [Target(tensor) for tensor in _tensors(out)]
 
 
+def with_inner(targets: list[Target]) -> list[Target]:
+    """The targets, and for each tensor that wraps others, as its class has it, those too."""
+    found = list(targets)
+    for target in found:  # which grows: a wrapper may wrap wrappers
+        if is_wrapper(target.tensor) and not target.metadata:
+            shown = target.tensor if target.shown is None else target.shown
+            found += [Target(tensor, shown=shown) for tensor in _inner_tensors(target.tensor)]
+    return found
+
+
+def _inner_tensors(wrapper: Any) -> list[Tensor]:
+    attributes = cast("dict[str, object]", vars(wrapper))
+    told = hasattr(wrapper, "__tensor_flatten__")  # torch's own protocol for it
+    names = cast("list[str]", wrapper.__tensor_flatten__()[0]) if told else list(attributes)
+    return [tensor for name in names if isinstance(tensor := attributes.get(name), Tensor)]
+
+
 def region(target: Target) -> Tensor:
     """A view of exactly the elements written, where an index of slices and integers tells them."""
-    if target.index is None or not _is_basic(target.index):
+    if target.index is None or is_wrapper(target.tensor) or not _is_basic(target.index):
         return target.tensor
     return target.tensor[target.index]
 
 
 def is_gathered(target: Target) -> bool:
     """Whether the written elements are picked by index tensors, so that no view describes them."""
-    return target.index is not None and not _is_basic(target.index)
+    return target.index is not None and not is_wrapper(target.tensor) and not _is_basic(target.index)
 
 
 def _is_basic(index: object) -> bool:

@@ -19,7 +19,8 @@ StorageKey: TypeAlias = int
 class Region:
     """The elements of a storage that a tensor covers, in units of its element size.
 
-    A tensor without a storage of its own (sparse, nested) is one indivisible element.
+    A tensor without a storage of its own (sparse, wrapper) is one indivisible element; a nested one covers
+    its whole storage.
     """
 
     offset: int
@@ -75,8 +76,10 @@ def storage_key(tensor: Tensor) -> StorageKey:
 
 def region_of(tensor: Tensor) -> Region:
     """The elements of its storage that the tensor covers now."""
-    if tensor.is_nested or tensor.layout is not torch.strided:
+    if tensor.layout is not torch.strided or (type(tensor) is not Tensor and is_wrapper(tensor)):
         return Region(0, (1,), (1,), 1)
+    if tensor.is_nested:
+        return Region(0, (tensor.untyped_storage().nbytes(),), (1,), 1)
     try:
         offset = cast("int", tensor.storage_offset())
         return Region(offset, tuple(tensor.shape), tensor.stride(), tensor.element_size())
@@ -101,6 +104,13 @@ def flat_span(tensor: Tensor) -> Tensor:
     return view.set_(tensor.untyped_storage(), first, (past - first,), (1,))
 
 
+def octets_of(tensor: Tensor) -> Tensor:
+    """The bytes from the first to the last element of the tensor; of a nested one, of its whole storage."""
+    first, past = region_of(tensor).span
+    view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return view.set_(tensor.untyped_storage(), first, (past - first,), (1,))
+
+
 def flat_storage(tensor: Tensor) -> Tensor:
     """The bytes of the tensor's whole storage."""
     storage = tensor.untyped_storage()
@@ -115,13 +125,13 @@ def same_geometry(one: Tensor, other: Tensor) -> bool:
 
 def bytes_of(tensor: Tensor) -> int:
     """Bytes of the tensor's elements; of a sparse tensor, of the values and indices it holds."""
-    if tensor.layout is torch.strided or tensor.is_nested:
+    if tensor.layout not in _SPARSE or tensor.is_nested:
         return tensor.numel() * tensor.element_size()
-    names = ("_values", "_indices") if tensor.layout is torch.sparse_coo else _COMPRESSED[tensor.layout]
-    return sum(getattr(tensor, name)().nbytes for name in names)
+    return sum(getattr(tensor, name)().nbytes for name in _SPARSE[tensor.layout])
 
 
-_COMPRESSED = {
+_SPARSE = {
+    torch.sparse_coo: ("_values", "_indices"),
     torch.sparse_csr: ("values", "crow_indices", "col_indices"),
     torch.sparse_bsr: ("values", "crow_indices", "col_indices"),
     torch.sparse_csc: ("values", "ccol_indices", "row_indices"),
@@ -138,9 +148,10 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
 
 def _size_of(nested: Tensor, dim: int) -> int:
     try:
-        return nested.size(dim)
+        size: object = nested.size(dim)
     except RuntimeError:
         return -1
+    return size if type(size) is int else -1  # a jagged one has a symbol there
 
 
 def last_writers(reader: Region, writers: Iterable[Region]) -> tuple[list[int], bool]:

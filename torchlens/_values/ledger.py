@@ -21,6 +21,7 @@ from torchlens._values.geometry import (
     flat_span,
     flat_storage,
     is_wrapper,
+    octets_of,
     region_of,
     same_geometry,
     storage_key,
@@ -57,6 +58,10 @@ class Write:
     # `Edges` as the factory would cost a microsecond each write
     edges: Edges = field(default_factory=cast("type[Edges]", dict))
     """Gradient edges, just before the write, of the tensors seen on this storage since the last one."""
+
+    def left_all_as_it_was(self) -> bool:
+        """Whether the elements are what they were, so that it may have been no write at all."""
+        return self.saved is not None and self.index is None and torch.equal(self.saved, self.region)
 
     def belong_to(self, row: int, slot: int) -> None:
         """The op that wrote, once it is recorded."""
@@ -96,7 +101,9 @@ class Ledger:
         """Save what is about to be overwritten: `region`, or `region[index]` where `index` is given."""
         key = storage_key(tensor)
         wrapper = is_wrapper(tensor)
-        if index is None and not wrapper and region_of(region).may_overlap_itself:
+        if not wrapper and (tensor.is_quantized or tensor.is_nested):
+            region, index = octets_of(region), None  # torch cannot write saved elements into a view of these
+        elif index is None and not wrapper and region_of(region).may_overlap_itself:
             region = flat_span(region)  # torch refuses to write the saved elements back otherwise
         write = Write(self._index.num_rows, None, tensor.detach(), region.detach())
         if torch.is_grad_enabled():
@@ -123,7 +130,8 @@ class Ledger:
         """Complete a write whose call returned and is recorded as `row`; `slot` is the op that wrote."""
         write.belong_to(row, slot)
         write.bumps += version_of(tensor) or 0
-        if not same_geometry(write.tensor, tensor):  # `out=` resizes what it is given
+        apart = storage_key(tensor) < 0 or is_wrapper(tensor)  # from any alias of it
+        if not apart and not same_geometry(write.tensor, tensor):  # `out=` resizes what it is given
             self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
             write.tensor = tensor.detach()
 
@@ -166,12 +174,15 @@ class Ledger:
         except (IndexError, RuntimeError, TypeError, ValueError):  # torch will refuse it in its own words
             write.lost = "its index could not be read"
             return
+        if source.is_meta:  # it has no elements
+            return
         nbytes = source.numel() * source.element_size()
         if self._max_copied is not None and self.copied_bytes + nbytes > self._max_copied:
             write.lost = f"keeping it would have copied more than max_copied={self._max_copied} bytes"
             return
         # picking by index tensors has copied already, but for a single integer, which gives a view
-        write.saved = source.clone() if storage_key(source) == storage_key(region) else source
+        shared = index is None or storage_key(source) == storage_key(region)
+        write.saved = source.clone() if shared else source
         write.index = _frozen(index)  # it may itself be written later
         self.copied_bytes += nbytes
 

@@ -39,6 +39,8 @@ class ValueStore:
         The live tensor itself where nothing was written since, otherwise a detached copy.
         """
         alias = geometry_at(self._ledger, tensor, row, after=after)
+        if alias.is_meta:  # there are no elements to change
+            return alias
         self._check_storage(alias, what)
         key = storage_key(alias)
         since = [w for w in self._ledger.writes.get(key, ()) if w.row > row or (w.row == row and not after)]
@@ -199,11 +201,34 @@ def _rebuild(alias: Tensor, since: Sequence[Write]) -> Tensor:
 
 def _on(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
     """A tensor with the geometry of `like` on another storage."""
+    if like.is_nested:
+        return _nested_on(storage, like)
+    if like.is_quantized:
+        return _quantized_on(storage, like)
     view = torch.empty(0, dtype=like.dtype, device=like.device)
     view.set_(storage, like.storage_offset(), like.shape, like.stride())
     if like.is_conj():
         view = view.conj()
     return torch._neg_view(view) if like.is_neg() else view
+
+
+def _nested_on(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
+    flat = torch.empty(0, dtype=like.dtype, device=like.device)
+    flat.set_(storage, 0, (storage.nbytes() // like.element_size(),), (1,))
+    places = like._nested_tensor_size(), like._nested_tensor_strides(), like._nested_tensor_storage_offsets()
+    return torch._nested_view_from_buffer(flat, *places)
+
+
+def _quantized_on(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
+    integers = torch.empty(0, dtype=_INTEGERS[like.dtype], device=like.device)
+    integers.set_(storage, like.storage_offset(), like.shape, like.stride())
+    if like.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return torch._make_per_tensor_quantized_tensor(integers, like.q_scale(), like.q_zero_point())
+    scales, zeros = like.q_per_channel_scales(), like.q_per_channel_zero_points()
+    return torch._make_per_channel_quantized_tensor(integers, scales, zeros, like.q_per_channel_axis())
+
+
+_INTEGERS = {torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32}
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:

@@ -20,11 +20,8 @@ def numel(tensor: Tensor) -> int | None:
 
 
 def shape_of(tensor: Tensor) -> tuple[int, ...] | None:
-    """Its shape; None for nested tensors, which have no one shape."""
-    try:
-        return tuple(tensor.shape)
-    except RuntimeError:
-        return None
+    """Its shape; None for nested tensors, which have no one shape (a jagged one has a symbol in it)."""
+    return None if tensor.is_nested else tuple(tensor.shape)
 
 
 def storage_bytes(reader: TraceReader) -> dict[int, int]:
