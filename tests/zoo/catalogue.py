@@ -19,7 +19,7 @@ FILES = {
 
 SPREAD = (
     ("torchvision", "DenseNet"),
-    ("torchvision", "ResNet-18, in training"),
+    ("torchvision", "ResNet, in training"),
     ("torchvision", "MobileNet v2, int8"),
     ("torchvision", "FCOS"),
     ("torchvision", "MViT"),

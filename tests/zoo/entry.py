@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
@@ -51,6 +52,18 @@ class Entry:
     unseen: str | None = None
     """The reason for which a trace of the model is rightly unverified."""
     notes: str = ""
+    setting: Callable[[], AbstractContextManager[object]] = nullcontext
+    """What the model runs under."""
 
     def __post_init__(self) -> None:
         assert self.family in FAMILIES, self.family
+
+
+def under(entry: Entry, words: str, setting: Callable[[], AbstractContextManager[object]]) -> Entry:
+    """The same model under another setting of torch."""
+    return replace(entry, name=f"{entry.name}, {words}", setting=setting)
+
+
+def training(entry: Entry) -> Entry:
+    """The same model in training mode, where it draws random numbers and updates its statistics."""
+    return replace(entry, name=f"{entry.name}, in training", build=lambda: entry.build().train())

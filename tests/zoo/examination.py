@@ -31,31 +31,31 @@ class Findings:
 
 def examine(entry: Entry) -> Findings:
     """Run the model plainly and traced, each built anew from one seed; raises where they differ."""
-    plain = run_plainly(entry)
+    plain_model, inputs = prepared(entry)
+    with entry.setting():
+        seed_all()
+        plain = plain_model(*inputs.args, **inputs.kwargs)
     model, inputs = prepared(entry)
-    trace = tl.trace(
-        model, inputs.args, input_kwargs=inputs.kwargs, capture=tl.options.CaptureOptions(seed=SEED)
-    )
+    options = tl.options.CaptureOptions(seed=SEED)
+    with entry.setting():
+        trace = tl.trace(model, inputs.args, input_kwargs=inputs.kwargs, capture=options)
     assert_identical(trace.output, plain)
     assert trace.status == "complete"
     assert_every_op_is_named(trace)
     reason = trace.provenance.verification_reason
-    assert reason == entry.unseen, f"{reason}: {trace.notes}"
-    checked, unchecked = validated(model, entry.inputs())
+    assert reason == entry.unseen, str(trace.provenance)
+    inputs = entry.inputs()
+    with entry.setting():
+        report = tl.validate(model, inputs.args, input_kwargs=inputs.kwargs)
+    assert report, str(report)
     return Findings(
         parameters=sum(param.numel for param in trace.params),
         ops=len(trace.ops),
         layers=len(trace.layers),
         verified="yes" if reason is None else f"no: {reason}",
-        checked=checked,
-        unchecked=unchecked,
+        checked=report.checked,
+        unchecked=len(report.unchecked),
     )
-
-
-def run_plainly(entry: Entry) -> Any:
-    model, inputs = prepared(entry)
-    seed_all()
-    return model(*inputs.args, **inputs.kwargs)
 
 
 def prepared(entry: Entry) -> tuple[torch.nn.Module, Inputs]:
@@ -69,13 +69,6 @@ def seed_all() -> None:
     torch.manual_seed(SEED)
     random.seed(SEED)
     np.random.seed(SEED)
-
-
-def validated(model: torch.nn.Module, inputs: Inputs) -> tuple[int, int]:
-    """How many facts of a second trace were checked, and how many could not be; raises where one fails."""
-    report = tl.validate(model, inputs.args, input_kwargs=inputs.kwargs)
-    assert report, str(report)
-    return report.checked, len(report.unchecked)
 
 
 def tensors_within(value: Any, path: str = "output") -> Iterator[tuple[str, Tensor]]:

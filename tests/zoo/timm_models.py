@@ -14,7 +14,7 @@ def entry(family: str, name: str, size: int = 64, **options: Any) -> Entry:
     def build() -> torch.nn.Module:
         return timm.create_model(name, num_classes=10, **options).eval()
 
-    return Entry(name, "timm", family, build, lambda: Inputs((torch.randn(2, 3, size, size),)))
+    return Entry(name, "timm", family, build, lambda: Inputs((torch.randn(1, 3, size, size),)))
 
 
 def convolutional(name: str, size: int = 64, **options: Any) -> Entry:

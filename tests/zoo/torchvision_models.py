@@ -19,7 +19,7 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 from torchvision.models.swin_transformer import PatchMergingV2, SwinTransformerBlockV2
 from torchvision.models.video import mvit, resnet
 
-from tests.zoo.entry import Entry, Inputs
+from tests.zoo.entry import Entry, Inputs, training, under
 
 
 def images(*shape: int) -> Callable[[], Inputs]:
@@ -86,10 +86,6 @@ def video_resnet(conv: type, stem: type) -> nn.Module:
 
 def entry(name: str, family: str, build: Callable[[], nn.Module], inputs: Any, **facts: Any) -> Entry:
     return Entry(name, "torchvision", family, lambda: build().eval(), inputs, **facts)
-
-
-def training(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-    return lambda: build().train()
 
 
 def classifiers() -> list[Entry]:
@@ -177,16 +173,22 @@ def clips() -> list[Entry]:
 
 def others() -> list[Entry]:
     quantized = partial(quantization.mobilenet_v2, weights=None, quantize=True, num_classes=10)
-    in_training = training(partial(models.resnet18, num_classes=10))
     flow = lambda: Inputs((torch.rand(1, 3, 128, 128), torch.rand(1, 3, 128, 128)), {"num_flow_updates": 3})
     return [
         entry("RAFT small", "dense prediction", partial(optical_flow.raft_small, weights=None), flow),
         entry("MobileNet v2, int8", "quantized", quantized, images(1, 3, 64, 64)),
-        Entry(
-            "ResNet-18, in training", "torchvision", "convolutional", in_training, images(2, 3, 64, 64),
-            notes="batch statistics are written",
-        ),
-    ]  # fmt: skip
+    ]
+
+
+def settings(made: list[Entry]) -> list[Entry]:
+    named = {entry.name: entry for entry in made}
+    return [
+        training(named["ResNet"]),
+        under(named["ResNet"], "in inference mode", torch.inference_mode),
+        under(named["ViT"], "without gradients", torch.no_grad),
+        under(named["Swin"], "in bfloat16", partial(torch.autocast, "cpu", torch.bfloat16)),
+    ]
 
 
 ENTRIES = [*classifiers(), *transformers(), *detectors(), *segmenters(), *clips(), *others()]
+ENTRIES += settings(ENTRIES)

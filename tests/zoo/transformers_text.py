@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 import transformers
 
-from tests.zoo.entry import Entry, Inputs
+from tests.zoo.entry import Entry, Inputs, training, under
 
 VOCABULARY = 99
 KNOWN = {
-    "IBertModel": ("host_round_trip", "splits scales into mantissa and exponent by numpy"),
+    "IBertModel": ("host_round_trip", "splits numbers into mantissa and exponent by numpy"),
+    "VitsModel": (
+        "unknown_origin",
+        "calls `torch.IntTensor`, a legacy constructor",
+    ),
 }
 """Models of which a trace is rightly unverified: the reason, and what they do."""
 
@@ -291,4 +297,48 @@ ENCODER_DECODERS = [
     ),
 ]
 
+
+class Generating(torch.nn.Module):
+    """A language model that chooses three tokens, one after another."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return self.model.generate(
+            input_ids, attention_mask=attention_mask, max_new_tokens=3, do_sample=True, pad_token_id=0
+        )
+
+
+def generating(entry: Entry) -> Entry:
+    return replace(entry, name=f"{entry.name}, generating", build=lambda: Generating(entry.build()))
+
+
+def checkpointed(entry: Entry) -> Entry:
+    def build() -> torch.nn.Module:
+        model: Any = entry.build()
+        model.gradient_checkpointing_enable()
+        return model.train()
+
+    return replace(entry, name=f"{entry.name}, checkpointed", build=build)
+
+
+def settings(made: list[Entry]) -> list[Entry]:
+    named = {entry.name: entry for entry in made}
+    bfloat16 = partial(torch.autocast, "cpu", torch.bfloat16)
+    return [
+        training(named["BertForMaskedLM"]),
+        training(named["T5ForConditionalGeneration"]),
+        checkpointed(named["LlamaForCausalLM"]),
+        generating(named["GPT2LMHeadModel"]),
+        generating(named["MambaForCausalLM"]),
+        generating(named["MixtralForCausalLM"]),
+        under(named["LlamaForCausalLM"], "in bfloat16", bfloat16),
+        under(named["BertForMaskedLM"], "without gradients", torch.no_grad),
+        under(named["MixtralForCausalLM"], "in inference mode", torch.inference_mode),
+    ]
+
+
 ENTRIES = [*ENCODERS, *DECODERS, *EXPERTS, *STATES, *ENCODER_DECODERS]
+ENTRIES += settings(ENTRIES)
