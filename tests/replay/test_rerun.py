@@ -72,6 +72,20 @@ def test_arguments_that_share_memory_share_it_again() -> None:
         assert equal_bits(replay_of(trace, op.label), op.out), op.label
 
 
+def expanded(x: Tensor) -> Tensor:
+    y = x.clone()
+    wide = y.expand(2, 2, 4)
+    windows = y.as_strided((2, 3), (1, 1))
+    y[0].add_(1)
+    return wide.sum() + windows.sum() + wide
+
+
+def test_elements_that_stand_at_several_places() -> None:
+    trace = tl.trace(expanded, (floats(2, 4),))
+    for label in ("sum_1", "sum_2", "add_3"):
+        assert equal_bits(replay_of(trace, label), trace[label].out), label
+
+
 def beyond_its_argument(x: Tensor) -> Tensor:
     y = x.clone()
     row = y[0]

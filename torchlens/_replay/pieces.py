@@ -121,8 +121,21 @@ class StandIn:
         poison = torch.full((size,), _POISON, dtype=torch.uint8, device=reach[0].device)
         made = cls(poison.untyped_storage(), first)
         for piece in ordered:
-            made.view(piece.place).copy_(piece.value)
+            made.put(piece)
         return made
+
+    def put(self, piece: Piece) -> None:
+        """Write a piece where it belongs."""
+        target = self.view(piece.place)
+        if not region_of(target).may_overlap_itself:
+            target.copy_(piece.value)
+            return
+        # torch refuses to write where one element stands at several places, as in an expanded tensor
+        count = self.storage.nbytes() // target.element_size()
+        flat = torch.empty(0, dtype=target.dtype, device=target.device).set_(self.storage, 0, (count,), (1,))
+        where = torch.arange(count, device=target.device)
+        where = where.as_strided(target.shape, target.stride(), target.storage_offset())
+        flat[where.reshape(-1)] = piece.value.reshape(-1)
 
     def view(self, like: Tensor) -> Tensor:
         """What a tensor with the geometry of `like` is here."""
