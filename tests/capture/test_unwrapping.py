@@ -95,7 +95,9 @@ def test_inside_a_model_a_data_parallel_module_is_one_like_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [nn.Linear(2, 2), torch.relu, Scales, len, partial(torch.add, alpha=2)], ids=repr
+    "model",
+    [nn.Linear(2, 2), torch.relu, Scales, len, partial(torch.add, alpha=2)],
+    ids=["module", "function", "class", "builtin", "partial"],
 )
 def test_anything_else_is_as_it_was(model: Any) -> None:
     assert unwrapped(model) is model

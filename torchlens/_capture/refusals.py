@@ -116,8 +116,34 @@ def refusals(model: object = None, name: str = "") -> Iterator[Refusal]:
         kind = _object_kind(part)
         if kind is not None:
             yield _refusal(kind, where, type(part).__name__)
-        elif isinstance(part, nn.Module):
+        elif isinstance(part, nn.Module) and _needs_a_closer_look(part):
             yield from _refused_modules(part, where, "", seen)
+
+
+def _needs_a_closer_look(module: nn.Module) -> bool:
+    """Whether anything in a model may be refused; false at a microsecond a module for nearly all models."""
+    waiting: list[nn.Module | None] = [module]
+    seen: set[int] = set()
+    kinds: set[type[object]] = set()
+    tensors: set[type[object]] = set()
+    while waiting:
+        part = waiting.pop()
+        if part is None or id(part) in seen or isinstance(part, torch.jit.ScriptModule):
+            continue
+        seen.add(id(part))
+        kinds.add(type(part))
+        held = part.__dict__
+        if "_modules" not in held or held["_forward_pre_hooks"] or held["_forward_hooks"]:
+            return True
+        if held["_parameters"]:
+            tensors.update(map(type, held["_parameters"].values()))
+        if held["_buffers"]:
+            tensors.update(map(type, held["_buffers"].values()))
+        if held["_modules"]:
+            waiting.extend(held["_modules"].values())
+    if not tensors <= _USUAL:
+        return True
+    return any(issubclass(kind, nn.DataParallel) or _object_kind_of(kind) for kind in kinds)
 
 
 def _refused_modules(module: nn.Module, where: str, address: str, seen: set[int]) -> Iterator[Refusal]:
@@ -150,7 +176,11 @@ _INTERPRETED: Final = frozenset(("InterpreterModule", "InterpreterModuleDispatch
 
 def _object_kind(value: object) -> _Kind | None:
     """What the class of a model, a submodule or a schedule says."""
-    for kind in type(value).__mro__:
+    return _object_kind_of(type(value))
+
+
+def _object_kind_of(cls: type[object]) -> _Kind | None:
+    for kind in cls.__mro__:
         home, name = kind.__module__, kind.__name__
         if home.startswith("torch.export") and name not in _INTERPRETED:
             return EXPORTED
