@@ -23,6 +23,10 @@ class CaptureOptions:
     each, and the same numbers. `"expand"` makes torch take the path written in Python, so that every op and
     module call inside is seen; outputs may then differ in the last bits, and the trace notes where.
 
+    `witness=True` counts every operator that torch dispatches and accounts for it, in
+    `trace.provenance.census`; work that torch tells no mode of (a TorchScript function, a C++ extension)
+    becomes one op. It makes a capture slower by a factor.
+
     >>> CaptureOptions(seed=0).seed
     0
     """
@@ -30,6 +34,7 @@ class CaptureOptions:
     seed: int | None = None
     max_copied: int | None = None
     fused: Fused = "keep"
+    witness: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("seed", self.seed), ("max_copied", self.max_copied)):
@@ -40,6 +45,10 @@ class CaptureOptions:
         if self.max_copied is not None and self.max_copied < 0:
             raise OptionError(
                 f"max_copied={self.max_copied} is negative; give a number of bytes, or None for no bound"
+            )
+        if type(self.witness) is not bool:
+            raise OptionError(
+                f"witness={self.witness!r} is a {type(self.witness).__name__}; give True or False"
             )
         if self.fused not in _FUSED:
             raise OptionError(

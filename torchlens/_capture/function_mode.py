@@ -101,6 +101,11 @@ class FunctionMode(TorchFunctionMode):
         side: Side = None
         if kind is SIDED and len(args) == 2 and type(args[1]) is not Tensor:
             side = self._side(args[1], frame)
+        # interned inline: a call to do it would cost as much as the lookup
+        key = (_grad_enabled(), _inference_mode(), _any_autocast())
+        context = self._context_index.get(key)
+        if context is None:
+            context = self._recording.add_context(key)
         if kwargs:
             recorded_kwargs = self._tensors.plain_kwargs(kwargs, frame)
             start = perf_counter_ns()
@@ -109,11 +114,6 @@ class FunctionMode(TorchFunctionMode):
             start = perf_counter_ns()
             out = func(*args)
         duration = perf_counter_ns() - start
-        # interned inline: a call to do it would cost as much as the lookup
-        key = (_grad_enabled(), _inference_mode(), _any_autocast())
-        context = self._context_index.get(key)
-        if context is None:
-            context = self._recording.add_context(key)
         if type(out) is Tensor and not key[1]:
             known.add(id(out))
             try:

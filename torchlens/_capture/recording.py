@@ -129,7 +129,10 @@ class Recording:
 
     def _generator_states(self, kwargs: dict[str, Any]) -> list[tuple[str, Tensor]]:
         """The states before a call that may draw; the last ones again where nothing was drawn since."""
-        states = generator_states(kwargs.get("generator"))
+        with unseen():
+            return self._states_now(generator_states(kwargs.get("generator")))
+
+    def _states_now(self, states: list[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
         if [device for device, _ in states] == [device for device, _ in self._states] and all(
             torch.equal(new, old) for (_, new), (_, old) in zip(states, self._states)
         ):

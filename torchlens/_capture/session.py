@@ -23,6 +23,8 @@ from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
 from torchlens._capture.recording import Recording
 from torchlens._capture.tensors import Tensors
+from torchlens._capture.unseen_work import UnseenWork
+from torchlens._capture.witness import Witness
 from torchlens._capture.writes import Target
 from torchlens._records import Failure, Record, Rows, RunOptions, Status
 from torchlens._values.ledger import Ledger
@@ -77,6 +79,10 @@ class Session:
         self._script_inputs: dict[int, list[tuple[Tensor, int | None]]] = {}
         """Of running calls of TorchScript modules, the tensors given and their version counters."""
         self._recording = Recording(self._rows, self._tensors)
+        self._witness: Witness | None = None
+        if options.witness:
+            self._tensors.unseen_work = UnseenWork(self._rows, self._sites)
+            self._witness = Witness(self._recording, self._transforms, self._tensors.unseen_work)
         self._mode = FunctionMode(self._recording, self._sites, self._calls, self._tensors, self._transforms)
         self._output_rows: list[int] = []
         self._block = True
@@ -89,6 +95,8 @@ class Session:
         self._calls.open()
         try:
             self._mode.__enter__()
+            if self._witness is not None:
+                self._witness.open()
         except BaseException:
             self._calls.close()
             self._tensors.close()
@@ -100,6 +108,8 @@ class Session:
         self._stop(error)
         captured = Captured(self._record(error), self._tensors.ledger)
         self._note_changes(captured)
+        if self._witness is not None:
+            captured.record.census = self._witness.census(self._tensors.doubts)
         captured.record.reasons = self._tensors.doubts.reasons()
         vars(self).clear()  # its parts call each other: without this they would wait for the collector
         return captured
@@ -120,7 +130,9 @@ class Session:
             last.callback(self._note_late_changes, error)
             last.callback(self._transforms.abandon)
             last.callback(self._calls.close)
-            _take_off(self._mode)
+            last.callback(_take_off, self._mode)
+            if self._witness is not None:
+                self._witness.close()
 
     def _note_late_changes(self, error: BaseException | None) -> None:
         if error is None:

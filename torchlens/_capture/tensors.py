@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.doubts import Doubts
 from torchlens._capture.handed_out import HandedOut
-from torchlens._capture.host import HostData
+from torchlens._capture.host import HostData, is_torchs_memory
 from torchlens._capture.model_state import BufferSlot, ModelState
 from torchlens._capture.sources import Sources
 from torchlens._capture.threads import ThreadWatch
+from torchlens._capture.unseen_work import NAME as UNSEEN
+from torchlens._capture.unseen_work import UnseenWork
 from torchlens._capture.writes import Target
 from torchlens._values.geometry import last_writers, region_of, storage_key
 from torchlens._values.ledger import Ledger, MetadataWrite, Write
@@ -45,6 +47,8 @@ class Tensors:
         self.threads = ThreadWatch(rows, self.doubts)
         self.host = HostData(rows, sites, self.index, self.ledger.shared_memory, self.doubts)
         self.handed_out = HandedOut(rows, self.ledger)
+        self.unseen_work: UnseenWork | None = None
+        """With a witness, the operators that no torch call explains."""
         self.sources = Sources(sites, state, self.host, self.threads, self.known)
         self._rows = rows
         self._sites = sites
@@ -279,6 +283,8 @@ class Tensors:
         return row
 
     def _add_source(self, tensor: Tensor, frame: FrameType | None) -> None:
+        if self._add_unseen_work(tensor, frame):
+            return
         name = self.sources.name_of(tensor, frame)
         behind = self.host.shared(tensor)
         is_shared = behind is not None and self.alias(behind, len(self._rows))
@@ -288,6 +294,37 @@ class Tensors:
             self.host.add_shared(row, behind)
         else:
             self.sources.judge(row, tensor, name, self.doubts)
+
+    def _add_unseen_work(self, tensor: Tensor, frame: FrameType | None) -> bool:
+        """Append a boundary op for the work behind a tensor, if the witness saw any."""
+        if self.unseen_work is None or not is_torchs_memory(tensor):
+            return False
+        behind = self.unseen_work.behind(tensor)
+        if behind is None:
+            return False
+        for read in behind.read:
+            self.meet(read, frame)
+        site, call = behind.where
+        place = self._sites.enter_boundary(site, UNSEEN)
+        self._rows.append(
+            (
+                "boundary",
+                UNSEEN,
+                place,
+                call,
+                0,
+                tuple(behind.read),
+                None,
+                tensor,
+                version_of(tensor),
+                0,
+                None,
+            )
+        )
+        self.known.add(id(tensor))
+        if not behind.read:  # a constant, of what may have left for the host
+            self.host.add_returned(len(self._rows) - 1, [])
+        return True
 
     def _same_storage(self, tensor: Tensor) -> Tensor | None:
         """The last known tensor that covers the same elements, preferably with the same geometry."""
