@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import torchlens as tl
+from tests.models import KeepsTables
 from tests.programs.reading import floats
 
 GLOBAL = torch.ones(3)
@@ -121,3 +122,12 @@ def test_a_module_s_tensor_given_as_input_is_what_it_is_in_the_model() -> None:
     trace = tl.trace(model, model.weight)
     assert list(trace.inputs) == [] and trace.ops[0].type == "linear"
     assert [param.address for param in trace["linear_1"].params] == ["weight"]
+
+
+def test_tables_kept_from_an_earlier_run_have_names() -> None:
+    model, x = KeepsTables(), floats(2, 4)
+    assert sources(model, x) == ["self.shift"]
+    again = tl.trace(model, x)
+    assert again.provenance.verified
+    held = [op.name.partition(".cache")[0] for op in again.ops if op.kind == "source"]
+    assert held == ["self.positions", "self.made[key 0]", "self.shift", "self.scales", "self.scales"]

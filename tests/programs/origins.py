@@ -493,6 +493,17 @@ def copied_by_numpy() -> Model:
     return lambda x, y: torch.tensor(x.detach().numpy() + 1) + y
 
 
+@program()
+def nothing_made_after_a_list() -> Model:
+    """A tensor without elements carries no value, whatever left before."""
+
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        first, second = x.split([1, len(x.tolist()) - 1])
+        return torch.cat([torch.tensor([]), second, first]) + y
+
+    return model
+
+
 @program("host_round_trip")
 def through_a_list() -> Model:
     return lambda x, y: torch.tensor([value * 2 for value in x.tolist()]) + y

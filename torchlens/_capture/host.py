@@ -110,6 +110,8 @@ class HostData:
         values = cast("tuple[object, ...]", (*args, *(kwargs or {}).values()))
         if not isinstance(out, Tensor) or all(type(value) in SCALARS for value in values):
             return
+        if not out.numel():  # it carries nothing
+            return
         given = tensors_in(values)
         if not is_torchs_memory(out) and not given:
             behind = self.shared(out)

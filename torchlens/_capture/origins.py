@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from types import FrameType, FunctionType, MemberDescriptorType, MethodType
 from typing import Any, Final, cast
@@ -15,6 +17,8 @@ _MAX_VISITED: Final = 20_000
 _MOST_PARTS: Final = 1_000
 """How much of one container is looked at: a list of a million numbers holds no name for a tensor."""
 _NO_ATTRIBUTES = (int, float, complex, str, bytes, bool, type(None), type, Tensor)
+_Cached: Final = cast("type[object]", type(lru_cache(len)))
+_Wrapping: Final = (staticmethod, classmethod)
 
 
 def find_name(tensor: Tensor, roots: Iterator[tuple[str, object]]) -> str | None:
@@ -37,11 +41,17 @@ def find_name(tensor: Tensor, roots: Iterator[tuple[str, object]]) -> str | None
 
 
 def frame_roots(frame: FrameType | None, last: FrameType | None) -> Iterator[tuple[str, object]]:
-    """The names that the frames from `frame` outwards to `last` can use: locals, closures, then globals."""
+    """The names that the frames from `frame` outwards to `last` can use.
+
+    Locals and closures, then globals, then what the classes of the locals have under the names used.
+    """
     while frame is not None:
-        yield from frame.f_locals.items()
+        local = frame.f_locals
+        yield from local.items()
         names = frame.f_code.co_names
         yield from ((name, frame.f_globals[name]) for name in names if name in frame.f_globals)
+        for holder, value in list(local.items()):
+            yield from _class_parts(holder, value, names)
         if frame is last:
             return
         frame = frame.f_back
@@ -55,6 +65,11 @@ def module_roots(modules: Iterator[tuple[str, nn.Module]]) -> Iterator[tuple[str
                 yield f"{address}.{name}" if address else name, value
 
 
+def _class_parts(holder: str, value: object, names: tuple[str, ...]) -> Iterator[tuple[str, object]]:
+    for owner in type(value).__mro__:
+        yield from ((f"{holder}.{name}", vars(owner)[name]) for name in names if name in vars(owner))
+
+
 _MODULE_TABLES = frozenset(vars(nn.Module()))
 
 
@@ -64,19 +79,34 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, object]]:
     held: Any = value
     if issubclass(kind, dict):
         entries = cast("Iterator[tuple[object, object]]", dict.items(held))
-        for key, item in list(islice(entries, _MOST_PARTS)):
-            if issubclass(type(key), (str, int)):
-                yield f"{name}[{key!r}]", item
+        for at, (key, item) in enumerate(list(islice(entries, _MOST_PARTS))):
+            yield f"{name}[{key!r}]" if type(key) in (str, int) else f"{name}[key {at}]", item
     elif issubclass(kind, (list, tuple)):
         items = cast("Iterator[object]", (list if issubclass(kind, list) else tuple).__iter__(held))
         yield from ((f"{name}[{at}]", item) for at, item in enumerate(items))
     elif kind is FunctionType or kind is MethodType:
         yield from _function_parts(name, held)
+    elif kind is _Cached:
+        yield from _cached_parts(name, held)
+    elif kind is property:
+        yield name, held.fget
+    elif kind in _Wrapping:
+        yield name, held.__func__
     else:
         attributes = _attributes(value)
         if "__path__" not in attributes:  # packages lead everywhere
             yield from ((f"{name}.{key}", item) for key, item in list(attributes.items()))
         yield from _slots(name, value)
+
+
+def _cached_parts(name: str, function: object) -> Iterator[tuple[str, object]]:
+    """What `functools.lru_cache` and `cache` keep: only the garbage collector is told."""
+    for at, held in enumerate(gc.get_referents(function)):
+        if type(held) is dict:  # of a cache without bound, by arguments
+            values = list(cast("dict[object, object]", held).values())
+            yield from ((f"{name}.cache[{key}]", item) for key, item in enumerate(values))
+        else:
+            yield f"{name}.cache[{at}]", held
 
 
 def _attributes(value: object) -> dict[str, object]:

@@ -116,8 +116,8 @@ def refusals(model: object = None, name: str = "") -> Iterator[Refusal]:
         kind = _object_kind(part)
         if kind is not None:
             yield _refusal(kind, where, type(part).__name__)
-        elif isinstance(part, nn.Module) and _needs_a_closer_look(part):
-            yield from _refused_modules(part, where, "", seen)
+        elif issubclass(type(part), nn.Module) and _needs_a_closer_look(cast("nn.Module", part)):
+            yield from _refused_modules(cast("nn.Module", part), where, "", seen)
 
 
 def _needs_a_closer_look(module: nn.Module) -> bool:
@@ -233,8 +233,9 @@ def _replicated(module: nn.Module) -> _Kind | None:
 
 def _called_by(model: object) -> object:
     """What a callable calls in the end: a partial's function, a bound method's object."""
-    while isinstance(model, (partial, MethodType)):
-        model = model.__self__ if isinstance(model, MethodType) else cast("partial[Any]", model).func
+    while issubclass(type(model), (partial, MethodType)):
+        bound = type(model) is MethodType
+        model = cast(MethodType, model).__self__ if bound else cast("partial[Any]", model).func
     return model
 
 
@@ -269,4 +270,5 @@ def _names_used(function: FunctionType) -> Iterator[tuple[str, object]]:
 
 
 def _may_hold(value: object) -> bool:
-    return isinstance(value, nn.Module) or _object_kind(value) is not None
+    # `isinstance` would run a user object's `__class__`
+    return issubclass(type(value), nn.Module) or _object_kind(value) is not None
