@@ -32,6 +32,9 @@ class CallSites:
         self.places: list[Place | None] = [None]
         self.handler_code: CodeType | None = None
         self.transform_files: frozenset[str] = frozenset()
+        self.compiler_file: str | None = None
+        """Where the frames around compiled code lie, if that cannot be made to run eagerly."""
+        self.compiled_code_called: Callable[[], object] | None = None
         self.in_transform: set[int] = set()
         """Places whose chain runs through a transform of `torch.func`."""
         self.entries: list[tuple[int, int, Callable[..., object]]] = []
@@ -60,7 +63,7 @@ class CallSites:
         self.frames.clear()
         self.calls.clear()
         self.entries.clear()
-        self.forward_called_directly = None
+        self.forward_called_directly = self.compiled_code_called = None
 
     @property
     def opener(self) -> FrameType | None:
@@ -210,6 +213,8 @@ class CallSites:
         node = self._add(key, FramePlace(inner, code, frame.f_lasti, _is_recursive(frame, start)))
         if inner in self.in_transform or code.co_filename in self.transform_files:
             self.in_transform.add(node)
+        if code.co_filename == self.compiler_file and self.compiled_code_called is not None:
+            self.compiled_code_called()
         if code.co_name == "forward" and self.forward_called_directly is not None:
             back = frame.f_back
             if back is not None and back.f_code is not self._module_code:

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchlens._capture.boundaries import Transforms
 from torchlens._capture.call_site import CallSites
+from torchlens._capture.control_flow import as_without_capture
 from torchlens._capture.kinds import INERT, ORDINARY, PLAIN, SIDED, Special, classify
 from torchlens._capture.modules import ModuleCalls
 from torchlens._capture.python_calls import Entry, PythonCalls
@@ -128,6 +129,11 @@ class FunctionMode(TorchFunctionMode):
             self._recording.append(head, out, duration, side)
         return out
 
+    @property
+    def kept_whole(self) -> set[str]:
+        """Torch functions written in Python that were not entered, for the sake of others who look on."""
+        return self._python_calls.kept_whole
+
     def close(self) -> None:
         """Drop the entered functions."""
         self._python_calls.close()
@@ -151,9 +157,9 @@ class FunctionMode(TorchFunctionMode):
         frame: FrameType,
     ) -> Any:
         """A call that needs more than to be made and recorded."""
-        if _backward_running() != -1:
-            return func(*args, **kwargs)
         special = kind if isinstance(kind, Special) else ORDINARY
+        if _backward_running() != -1:
+            return self._runner(func, special, frame)(*args, **kwargs)
         if special.patched:
             func = self._python_calls.unpatched(func, frame)
             special = self._special_of(func)
@@ -209,11 +215,17 @@ class FunctionMode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
     ) -> Any:
         """A call that is not recorded: in a transform, which is one op, or during backward."""
+        special = self._special_of(func)
+        run = self._runner(func, special, frame)
         if not self._transforms.running:
-            return func(*args, **kwargs)
+            return run(*args, **kwargs)
         if self.transform_is_over(frame):
             return self._special(func, types, args, kwargs, classify(func), frame)
-        return self._transforms.call(func, self._special_of(func), args, kwargs, frame)
+        return self._transforms.call(run, special, args, kwargs, frame)
+
+    def _runner(self, func: Any, special: Special, frame: FrameType) -> Any:
+        """What to call for `func`, where the call is not recorded."""
+        return as_without_capture(func, frame, self._calls.hooks_away) if special.control_flow else func
 
     def transform_is_over(self, frame: FrameType) -> bool:
         """Whether a transform that could not be followed has ended; if so, recording goes on."""
@@ -228,7 +240,8 @@ class FunctionMode(TorchFunctionMode):
     ) -> Any:
         """The first torch call inside a transform."""
         self.begin_transform(frame)
-        return self._transforms.call(func, self._special_of(func), args, kwargs, frame)
+        special = self._special_of(func)
+        return self._transforms.call(self._runner(func, special, frame), special, args, kwargs, frame)
 
     def _backward(
         self,

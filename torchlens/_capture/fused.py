@@ -51,7 +51,7 @@ class FusedForwards:
             clone = self._clones[kind] = self._build(kind)
         if clone is None:
             return False
-        cell = _forward_cell(inner_frame)
+        cell = forward_cell(inner_frame)
         # An instance may have a forward of its own, and jit tracing calls another method.
         if cell is None or cell.cell_contents != MethodType(kind.forward, module):
             return False
@@ -162,7 +162,7 @@ def _within_encoder_layer(frame: FrameType | None) -> bool:
     return False
 
 
-def _forward_cell(inner_frame: FrameType) -> CellType | None:
+def forward_cell(inner_frame: FrameType) -> CellType | None:
     """The variable of a running `Module._call_impl` that holds what it calls as forward."""
     code, outer = inner_frame.f_code, inner_frame.f_back
     if outer is None or "forward_call" not in code.co_freevars:

@@ -73,7 +73,9 @@ class Special:
     quiet: bool = False
     """It runs backward: what happens inside is not forward."""
     boundary: bool = False
-    """One op for much work: a kernel of whole modules, a control-flow operator, gradients of a backward."""
+    """One op for much work: a kernel of whole modules, the gradients of a backward."""
+    control_flow: bool = False
+    """A higher-order operator: it calls functions that it is given."""
     from_host: bool = False
     """It makes a tensor of what may be data of numpy or Python lists."""
     factory: bool = False
@@ -103,7 +105,8 @@ def _classify(func: Callable[..., Any]) -> str | Special:
         read=name in _READ_NAMES,
         python=python,
         quiet=hasattr(func, "__code__") and name in _QUIET_NAMES,
-        boundary=name in KERNELS or func is torch.autograd.grad or isinstance(func, HigherOrderOperator),
+        boundary=name in KERNELS or func is torch.autograd.grad,
+        control_flow=isinstance(func, HigherOrderOperator),
         factory=name in _FACTORY_NAMES,
         from_host=name in _FROM_HOST_NAMES,
     )

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import dis
 import sys
+from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from threading import get_ident
 from types import CellType, CodeType, FrameType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import torch
 from torch import nn
@@ -19,7 +22,8 @@ from torch._C._functorch import maybe_current_level as _transform_level
 from torch.nn.modules import module as nn_module
 
 from torchlens._capture.call_site import CallSites
-from torchlens._capture.fused import FUSING, FusedForwards
+from torchlens._capture.compiled import can_run_eagerly, is_compiled_module
+from torchlens._capture.fused import FUSING, FusedForwards, forward_cell
 from torchlens._capture.model_state import ModelState
 from torchlens._records import ModuleCallEntry
 
@@ -104,6 +108,23 @@ class ModuleCalls:
             handle.remove()
             nn_module._global_forward_hooks_with_kwargs.pop(handle.id, None)  # torch leaves this mark behind
         self._handles.clear()
+
+    @contextmanager
+    def hooks_away(self) -> Generator[None]:
+        """Run the body without our hooks, and put them back where they stood."""
+        tables = cast(
+            "tuple[OrderedDict[int, object], ...]",
+            (nn_module._global_forward_pre_hooks, nn_module._global_forward_hooks),
+        )
+        ids = [handle.id for handle in self._handles]
+        taken = [(table, at, table.pop(at)) for table in tables for at in ids if at in table]
+        try:
+            yield
+        finally:
+            for table, at, hook in taken:
+                table[at] = hook
+                for later in sorted(key for key in table if key > at):  # numbered as they were registered
+                    table.move_to_end(later)
 
     def attend(self, frame: FrameType | None) -> None:
         """Before something happens in `frame`: note reassigned buffers, and outputs that are final now."""
@@ -227,6 +248,10 @@ class ModuleCalls:
         """Let torch choose a fused kernel as without a capture; remember the classes that have none."""
         if isinstance(module, torch.jit.ScriptModule):
             self._scripted.add(type(module))
+        elif not can_run_eagerly() and is_compiled_module(module):
+            cell = forward_cell(frame)
+            if cell is not None:
+                cell.cell_contents = module._orig_mod
         elif not issubclass(type(module), FUSING):
             self._unfusable.add(type(module))
         elif not self._fused.prepare(module, frame) and (note := self._fused.could_not_keep(module)):

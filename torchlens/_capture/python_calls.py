@@ -102,6 +102,8 @@ class PythonCalls:
     """The clones of one capture, built as they are needed."""
 
     def __init__(self) -> None:
+        self.kept_whole: set[str] = set()
+        """Functions that could have been entered, but for another mode or a tensor subclass."""
         self._handle_code = overrides.handle_torch_function.__code__
         self._clones: dict[Callable[..., Any], FunctionType | None] = {}
         self._copies: dict[int, _GlobalsCopy] = {}  # by the id of the copied globals
@@ -142,7 +144,10 @@ class PythonCalls:
             clone = self._clones[func]
         except KeyError:
             clone = self._clones[func] = self._build(func, guard)
-        if clone is None or (types and types != _PLAIN) or (_num_modes() and not _only_default_device(func)):
+        if clone is None:
+            return None
+        if (types and types != _PLAIN) or (_num_modes() and not _only_default_device(func)):
+            self.kept_whole.add(func.__name__)
             return None  # subclasses and other modes are shown the whole function, as torch would
         if innermost is not None and innermost[0] is func and _identical(innermost, args, kwargs):
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchlens._capture.closures import closed_over
+from torchlens._capture.control_flow import as_without_capture
 from torchlens._capture.kinds import Special
 from torchlens._capture.random_state import generator_states
 from torchlens._capture.tensors import Tensors
@@ -29,13 +32,19 @@ _any_autocast = torch._C._is_any_autocast_enabled
 class Recording:
     """The rows of one capture as they grow, and what goes with some of them."""
 
-    def __init__(self, rows: list[tuple[Any, ...]], tensors: Tensors) -> None:
+    def __init__(
+        self,
+        rows: list[tuple[Any, ...]],
+        tensors: Tensors,
+        hooks_away: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self.rows = rows
         self.generators: dict[int, list[tuple[str, Tensor]]] = {}
         self.reads: list[tuple[int, str, Tensor]] = []
         self.contexts: list[Context] = []
         self.context_index: dict[tuple[Any, ...], int] = {}
         self._tensors = tensors
+        self._hooks_away = hooks_away
         self._states: list[tuple[str, Tensor]] = []
         self.context(factory=False)  # what rows that are no calls stand under
 
@@ -51,7 +60,7 @@ class Recording:
         """Make a call that is not plain and append its row."""
         recorded = self._tensors.plain_args(args, caller)
         recorded_kwargs = self._tensors.plain_kwargs(kwargs, caller) if kwargs else None
-        if special.boundary and (closed := closed_over([args, kwargs])):
+        if special.control_flow and (closed := closed_over([args, kwargs])):
             found = self._tensors.plain_args(tuple(closed), caller)
             recorded_kwargs = {**(recorded_kwargs or {}), "closures": found}
         if special.read and (read := tensors_in([*args, kwargs])):
@@ -66,9 +75,10 @@ class Recording:
                 targets = with_inner(targets)
         writes = self._before_writes(targets) if targets else []
         context = self.context(special.factory)
+        run = as_without_capture(func, caller, self._hooks_away) if special.control_flow else func
         start = perf_counter_ns()
         try:
-            out = func(*args, **kwargs)
+            out = run(*args, **kwargs)
         except BaseException:
             for target, write in writes:
                 self._tensors.ledger.end_write(write, target.tensor)
@@ -77,7 +87,7 @@ class Recording:
         produced = out
         if targets and not (len(targets) == 1 and out is targets[0].tensor):
             produced = self._tensors.with_written(out, targets)
-        kind = "boundary" if special.boundary else "call"
+        kind = "boundary" if special.boundary or special.control_flow else "call"
         row = len(self.rows)
         head = (kind, func, *where, context, recorded, recorded_kwargs)
         if self.append(head, produced, duration, None):

@@ -17,6 +17,7 @@ from torch.overrides import _get_current_function_mode_stack
 
 from torchlens._capture.boundaries import TRANSFORM_FILES, Transform, Transforms
 from torchlens._capture.call_site import CallSites
+from torchlens._capture.compiled import COMPILER_FILE, SKIPPED, can_run_eagerly
 from torchlens._capture.function_mode import FunctionMode
 from torchlens._capture.handed_out import note_changes
 from torchlens._capture.model_state import ModelState
@@ -66,6 +67,9 @@ class Session:
         index_of = cast("Callable[[object], int]", self._state.index_of)  # call sites know no torch
         self._sites = CallSites(code, forward_offset(code), PASSING_CODES, index_of)
         self._sites.transform_files = TRANSFORM_FILES
+        if not can_run_eagerly():
+            self._sites.compiler_file = COMPILER_FILE
+            self._sites.compiled_code_called = self._compiled_code_called
         self._tensors = Tensors(self._rows, self._sites, self._state, options.max_copied)
         self._calls = ModuleCalls(
             self._state,
@@ -78,7 +82,7 @@ class Session:
         self._transforms = Transforms(self._tensors, self._transform_returned)
         self._script_inputs: dict[int, list[tuple[Tensor, int | None]]] = {}
         """Of running calls of TorchScript modules, the tensors given and their version counters."""
-        self._recording = Recording(self._rows, self._tensors)
+        self._recording = Recording(self._rows, self._tensors, self._calls.hooks_away)
         self._witness: Witness | None = None
         if options.witness:
             self._tensors.unseen_work = UnseenWork(self._rows, self._sites)
@@ -179,6 +183,9 @@ class Session:
             if row is not None:
                 self._tensors.note_writes(moved, row, (site, call), "TorchScript wrote it")
 
+    def _compiled_code_called(self) -> None:
+        self._tensors.doubts.add("compiled_region_skipped", len(self._rows), text=SKIPPED)
+
     def transform_starts(self, frame: FrameType) -> None:
         assert frame.f_back is not None
         self._mode.begin_transform(frame.f_back)  # `frame` itself ends chains
@@ -278,6 +285,12 @@ class Session:
         if self._mode.backward_calls:
             count = self._mode.backward_calls
             notes.append(f"{count} backward calls ran inside the block; they are not forward ops.")
+        if self._mode.kept_whole:
+            names = ", ".join(sorted(self._mode.kept_whole))
+            notes.append(
+                f"{names} ran as one op each: another function mode or a tensor subclass looks on, and torch "
+                "shows it whole functions."
+            )
         return notes
 
     def _run_options(self) -> RunOptions:

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 from torch import nn
 
+from torchlens._capture.compiled import is_compiled_module
+
 _CALLS_ITS_MODULE = ("forward", nn.Module.__call__.__name__)
 
 
@@ -47,7 +49,7 @@ def _inside(module: object) -> nn.Module | None:
     kind = type(module)
     if issubclass(kind, nn.DataParallel):
         inner = cast("nn.DataParallel[nn.Module]", module).module
-    elif kind.__name__ == "OptimizedModule" and kind.__module__.startswith("torch._dynamo"):
+    elif is_compiled_module(module):
         inner = cast("nn.Module", module)._orig_mod
     else:
         return None
