@@ -80,17 +80,21 @@ class Tensors:
 
     def add_inputs(self, found: list[Tensor]) -> None:
         """Tensors given from outside: each once, unless it is a parameter, a buffer or known already."""
-        for tensor in found:
-            if (source := self._source_rows.pop(id(tensor), None)) is not None:  # the block used it before
-                self._rows[source] = ("input", "input", *self._rows[source][2:])
-                self.inputs.append(source)
-            elif not (id(tensor) in self.known or self._state.holds(tensor)):
-                is_first = not self._rows
-                row = self._add_row("input", "input", tensor)
-                self.inputs.append(row)
-                self.host.comes_in(tensor)
-                if not is_first:  # it may have been made, unseen, of what came before
-                    self.sources.judge(row, tensor, "input", self.doubts)
+        with torch._C.DisableTorchFunction():  # the mode is on
+            for tensor in found:
+                self._add_input(tensor)
+
+    def _add_input(self, tensor: Tensor) -> None:
+        if (source := self._source_rows.pop(id(tensor), None)) is not None:  # the block used it before
+            self._rows[source] = ("input", "input", *self._rows[source][2:])
+            self.inputs.append(source)
+        elif not (id(tensor) in self.known or self._state.holds(tensor)):
+            is_first = not self._rows
+            row = self._add_row("input", "input", tensor)
+            self.inputs.append(row)
+            self.host.comes_in(tensor)
+            if not is_first:  # it may have been made, unseen, of what came before
+                self.sources.judge(row, tensor, "input", self.doubts)
 
     def holds(self, tensor: Tensor) -> bool:
         """Whether the tensor is a parameter or a buffer of a known module."""

@@ -145,7 +145,9 @@ class _Beginnings:
 
 def _starter(thread: Thread) -> int | None:
     """Which thread is in `thread.start()` now; None if it has gone on already."""
-    for ident, frame in sys._current_frames().items():
+    frames = sys._current_frames()
+    frames.pop(get_ident(), None)  # ours is not, and a frame that holds itself waits for the collector
+    for ident, frame in frames.items():
         walker: FrameType | None = frame
         for _ in range(_NEAR):
             if walker is None:
