@@ -110,7 +110,7 @@ def test_a_label_that_does_not_fit_beside_its_module_stands_below_it() -> None:
 
     lines = as_text(summary_of(Pools(), floats(1, 2, 3, 3)), 64).splitlines()
     at = next(i for i, line in enumerate(lines) if "average_over_space" in line)
-    assert lines[at].startswith("└ average_over_space AdaptiveAvg…")
+    assert lines[at].startswith("└ average_over_space Adaptive")
     assert lines[at + 1] == "  └ adaptive_avg_pool2d_1"
 
 
