@@ -131,7 +131,7 @@ def state_of_torch() -> dict[str, object]:
 def state_of_python() -> dict[str, object]:
     return {
         "collector enabled": gc.isenabled(),
-        "collector callbacks": list(gc.callbacks),
+        "collector callbacks": [call for call in gc.callbacks if "torchlens" in call.__module__],
         "profiler of new threads": threading.getprofile(),
         "collector thresholds": gc.get_threshold(),
         "frozen objects": gc.get_freeze_count(),

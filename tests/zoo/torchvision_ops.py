@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from inspect import unwrap
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ def import_torchvision() -> None:
     if not torchvision.extension._has_ops():
         torchvision.ops.boxes._assert_has_ops = lambda: None
         roi_align = torchvision.ops.roi_align.__globals__
-        roi_align["_roi_align"] = roi_align["_roi_align"].__wrapped__  # without a compiler
+        roi_align["_roi_align"] = unwrap(roi_align["_roi_align"])  # without a compiler
 
 
 def greedy_nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
