@@ -30,17 +30,22 @@ class Findings:
 
 
 def examine(entry: Entry) -> Findings:
-    """Run the model plainly and traced, each built anew from one seed; raises where they differ."""
+    """Run the model plainly and traced, each built anew from one seed; raises where they differ.
+
+    The first trace has a witness of what torch dispatches, the one that `validate` makes has none.
+    """
     plain_model, inputs = prepared(entry)
     with entry.setting():
         seed_all()
         plain = plain_model(*inputs.args, **inputs.kwargs)
     model, inputs = prepared(entry)
-    options = tl.options.CaptureOptions(seed=SEED)
+    options = tl.options.CaptureOptions(seed=SEED, witness=True)
     with entry.setting():
         trace = tl.trace(model, inputs.args, input_kwargs=inputs.kwargs, capture=options)
     assert_identical(trace.output, plain)
     assert trace.status == "complete"
+    assert trace.provenance.census is not None
+    assert trace.provenance.census.leftovers == []
     assert_every_op_is_named(trace)
     reason = trace.provenance.verification_reason
     assert reason == entry.unseen, str(trace.provenance)
@@ -48,6 +53,7 @@ def examine(entry: Entry) -> Findings:
     with entry.setting():
         report = tl.validate(model, inputs.args, input_kwargs=inputs.kwargs)
     assert report, str(report)
+    assert report.unverified == entry.unseen
     return Findings(
         parameters=sum(param.numel for param in trace.params),
         ops=len(trace.ops),

@@ -16,6 +16,7 @@ from tests.zoo.entry import Entry, Inputs, training, under
 VOCABULARY = 99
 KNOWN = {
     "IBertModel": ("host_round_trip", "splits numbers into mantissa and exponent by numpy"),
+    "LlavaNextForConditionalGeneration": ("host_round_trip", "counts the parts of a picture in Python"),
     "VitsModel": (
         "unknown_origin",
         "calls `torch.IntTensor`, a legacy constructor",

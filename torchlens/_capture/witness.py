@@ -97,15 +97,15 @@ class Witness(TorchDispatchMode):
             for guard in self._guards(func, frame):
                 as_without_us.enter_context(guard)
             out = func(*args, **kwargs)
-        is_constant = func is _CONSTANT and is_torchs_memory(out)
-        if kind is None and _gives_views(func) and not is_constant:
-            kind = "alias"
-        if kind is None:
-            assert frame is not None
-            with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction():
+            is_constant = func is _CONSTANT and is_torchs_memory(out)
+            if kind is None and _gives_views(func) and not is_constant:
+                kind = "alias"
+            if kind is None:
+                assert frame is not None
                 self._unseen_work.add(str(func), frame, [] if is_constant else [args, kwargs], out)
-        else:
-            self._counts[kind] += 1
+            else:
+                self._counts[kind] += 1
         return out
 
     def _account_for(self, frame: FrameType | None) -> tuple[str | None, FrameType | None]:
@@ -158,8 +158,10 @@ class Witness(TorchDispatchMode):
         if found is None:
             name = getattr(func, "__name__", "").strip("_")
             overloads = overloads_of(func) or overloads_of(getattr(torch.ops.aten, name, None))
-            has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-            found = any(has_kernel(overload.name(), key) for overload in overloads)
+            # some overloads are TorchScript's alone: the dispatcher raises for them
+            names = [overload.name() for overload in overloads]
+            known = filter(torch._C._dispatch_has_kernel, names)
+            found = any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for name in known)
             self._autocast_ops[func, key] = found
         return found
 
@@ -167,6 +169,13 @@ class Witness(TorchDispatchMode):
 def _is_of(frame: FrameType, package: str) -> bool:
     name = str(frame.f_globals.get("__name__"))
     return name == package or name.startswith(f"{package}.")
+
+
+def _has_kernel(operator: str, key: str) -> bool:
+    try:
+        return torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)
+    except RuntimeError:  # one that only TorchScript has
+        return False
 
 
 def _gives_views(func: object) -> bool:
