@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import torchlens as tl
 from tests.zoo.entry import Entry, Inputs
+from torchlens.validation.report import Report
 
 SEED = 0
 
@@ -30,29 +31,19 @@ class Findings:
 
 
 def examine(entry: Entry) -> Findings:
-    """Run the model plainly and traced, each built anew from one seed; raises where they differ.
-
-    The first trace has a witness of what torch dispatches, the one that `validate` makes has none.
-    """
-    plain_model, inputs = prepared(entry)
+    """Run the model plainly and traced, each built anew from one seed; raises where they differ."""
+    model, inputs = prepared(entry)
     with entry.setting():
         seed_all()
-        plain = plain_model(*inputs.args, **inputs.kwargs)
+        plain = model(*inputs.args, **inputs.kwargs)
     model, inputs = prepared(entry)
-    options = tl.options.CaptureOptions(seed=SEED, witness=True)
-    with entry.setting():
-        trace = tl.trace(model, inputs.args, input_kwargs=inputs.kwargs, capture=options)
+    trace = traced(entry, model, inputs)
     assert_identical(trace.output, plain)
-    assert trace.status == "complete"
-    assert trace.provenance.census is not None
-    assert trace.provenance.census.leftovers == []
     assert_every_op_is_named(trace)
     reason = trace.provenance.verification_reason
     assert reason == entry.unseen, str(trace.provenance)
-    inputs = entry.inputs()
-    with entry.setting():
-        report = tl.validate(model, inputs.args, input_kwargs=inputs.kwargs)
-    assert report, str(report)
+    assert_all_is_witnessed(traced(entry, model, inputs_of(entry), witness=True), plain)
+    report = validated(entry, model)
     assert report.unverified == entry.unseen
     return Findings(
         parameters=sum(param.numel for param in trace.params),
@@ -64,11 +55,39 @@ def examine(entry: Entry) -> Findings:
     )
 
 
-def prepared(entry: Entry) -> tuple[torch.nn.Module, Inputs]:
+def traced(entry: Entry, model: nn.Module, inputs: Inputs, witness: bool = False) -> tl.Trace:
+    options = tl.options.CaptureOptions(seed=SEED, witness=witness)
+    with entry.setting():
+        trace = tl.trace(model, inputs.args, input_kwargs=inputs.kwargs, capture=options)
+    assert trace.status == "complete"
+    return trace
+
+
+def validated(entry: Entry, model: nn.Module) -> Report:
+    inputs = inputs_of(entry)
+    with entry.setting():
+        report = tl.validate(model, inputs.args, input_kwargs=inputs.kwargs)
+    assert report, str(report)
+    return report
+
+
+def assert_all_is_witnessed(trace: tl.Trace, plain: Any) -> None:
+    """Nothing that torch dispatched is left over, and being watched changed nothing."""
+    census = trace.provenance.census
+    assert census is not None
+    assert census.leftovers == [], str(trace.provenance)
+    assert_identical(trace.output, plain)
+
+
+def prepared(entry: Entry) -> tuple[nn.Module, Inputs]:
     seed_all()
     model = entry.build()
+    return model, inputs_of(entry)
+
+
+def inputs_of(entry: Entry) -> Inputs:
     seed_all()
-    return model, entry.inputs()
+    return entry.inputs()
 
 
 def seed_all() -> None:

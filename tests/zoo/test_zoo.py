@@ -6,15 +6,48 @@ from collections.abc import Callable
 from dataclasses import astuple
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 from tests.zoo import page
 from tests.zoo.catalogue import FILES, SPREAD, entries, missing_packages, spread
-from tests.zoo.entry import FAMILIES, Entry
+from tests.zoo.entry import FAMILIES, Entry, Inputs
 from tests.zoo.examination import examine
 
 
 def test_model(entry: Entry, record_property: Callable[[str, object], None]) -> None:
     record_property("zoo", astuple(page.line_of(entry, examine(entry))))
+
+
+class Drifting(nn.Module):
+    """Gives something else whenever one of its kind is run."""
+
+    runs = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        Drifting.runs += 1
+        return x + Drifting.runs
+
+
+class Hiding(nn.Module):
+    """Makes a tensor where torch shows it to no one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.FloatTensor([1.0])
+
+
+def entry_of(kind: type[nn.Module]) -> Entry:
+    return Entry(kind.__name__, "tests", "mixer", kind, lambda: Inputs((torch.randn(2),)))
+
+
+def test_another_output_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="output differs"):
+        examine(entry_of(Drifting))
+
+
+def test_an_unseen_tensor_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="unknown_origin"):
+        examine(entry_of(Hiding))
 
 
 @pytest.mark.parametrize("package", FILES)
