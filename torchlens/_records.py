@@ -224,6 +224,10 @@ class CensusEntry:
     line: str
     """`file:line` of the innermost frame that is not torch's."""
 
+    def __str__(self) -> str:
+        times = f", {self.count} times" if self.count > 1 else ""
+        return f"{self.operator}{times}, at {self.line}"
+
 
 @dataclass(slots=True)
 class Census:
@@ -232,6 +236,12 @@ class Census:
     counts: Mapping[str, int]
     """`recorded`, `boundary`, or the name of a known exception, to how many operators."""
     leftovers: Sequence[CensusEntry]
+
+    def __str__(self) -> str:
+        counted = [f"{count:>8,}  {name}" for name, count in sorted(self.counts.items())]
+        total = sum(entry.count for entry in self.leftovers)
+        left = [f"{total:>8,}  not accounted for", *(f"          {entry}" for entry in self.leftovers)]
+        return "\n".join(counted + (left if total else []))
 
 
 @dataclass(slots=True)

@@ -19,7 +19,6 @@ from torchlens._capture.boundaries import TRANSFORM_FILES, Transform, Transforms
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.compiled import COMPILER_FILE, SKIPPED, can_run_eagerly
 from torchlens._capture.function_mode import FunctionMode
-from torchlens._capture.handed_out import note_changes
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
 from torchlens._capture.recording import Recording
@@ -277,8 +276,11 @@ class Session:
             for row in store.unexplained_rows():
                 doubts.add("unexplained_write", row, row=row)
         self._tensors.note_swapped()
-        end = self._output_rows[0] if not self._block and self._output_rows else len(self._rows)
-        note_changes(self._tensors.handed_out, store, captured.ledger, end, doubts)
+        # what a forward returned was read last of all
+        returned = [] if self._block else self._output_rows[:1]
+        captured.ledger.end(*returned or [len(self._rows)])
+        for memory in captured.ledger.changed:
+            doubts.add(memory.reason, memory.row)
 
     def _notes(self) -> list[str]:
         notes = sorted(self._calls.notes)

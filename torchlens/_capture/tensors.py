@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.doubts import Doubts
-from torchlens._capture.handed_out import HandedOut
 from torchlens._capture.host import HostData, is_torchs_memory
 from torchlens._capture.model_state import BufferSlot, ModelState
 from torchlens._capture.sources import Sources
@@ -46,7 +45,6 @@ class Tensors:
         self.ledger = Ledger(self.index, max_copied)
         self.threads = ThreadWatch(rows, self.doubts)
         self.host = HostData(rows, sites, self.index, self.ledger.shared_memory, self.doubts)
-        self.handed_out = HandedOut(rows, self.ledger)
         self.unseen_work: UnseenWork | None = None
         """With a witness, the operators that no torch call explains."""
         self.sources = Sources(sites, state, self.host, self.threads, self.known)
@@ -89,11 +87,11 @@ class Tensors:
             self._rows[source] = ("input", "input", *self._rows[source][2:])
             self.inputs.append(source)
         elif not (id(tensor) in self.known or self._state.holds(tensor)):
-            is_first = not self._rows
             row = self._add_row("input", "input", tensor)
+            something_ran = row > len(self.inputs)
             self.inputs.append(row)
             self.host.comes_in(tensor)
-            if not is_first:  # it may have been made, unseen, of what came before
+            if something_ran:  # of which it may have been made, unseen
                 self.sources.judge(row, tensor, "input", self.doubts)
 
     def holds(self, tensor: Tensor) -> bool:
@@ -255,7 +253,7 @@ class Tensors:
     def leaves(self, name: str, tensor: Tensor) -> None:
         """A read of this name hands the tensor's value, or its memory, out of torch."""
         self.host.leaves(name, tensor)
-        self.handed_out.leaves(name, tensor)
+        self.ledger.handed_out.leaves(name, tensor, len(self._rows))
 
     def _plain(self, value: Any, frame: FrameType) -> Any:
         kind = cast("type[Any]", type(value))

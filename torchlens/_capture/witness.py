@@ -171,13 +171,6 @@ def _is_of(frame: FrameType, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-def _has_kernel(operator: str, key: str) -> bool:
-    try:
-        return torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)
-    except RuntimeError:  # one that only TorchScript has
-        return False
-
-
 def _gives_views(func: object) -> bool:
     """Whether the operator only gives other views of its argument."""
     if not isinstance(func, OpOverload):

@@ -8,7 +8,7 @@ versions can be rebuilt from the newest by undoing writes, newest first.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -26,6 +26,7 @@ from torchlens._values.geometry import (
     same_geometry,
     storage_key,
 )
+from torchlens._values.handed_out import HandedOut, HandedOutMemory
 from torchlens._values.shared_memory import SharedMemory, moved, overlaps
 from torchlens._values.storage_index import StorageIndex
 from torchlens._values.unseen import unseen
@@ -94,12 +95,18 @@ class Ledger:
         self.inplace: set[tuple[int, int]] = set()
         """(row, slot) of each op whose tensor was written or reshaped rather than made."""
         self.shared_memory = SharedMemory()
+        self.handed_out = HandedOutMemory()
+        self.changed: list[HandedOut] = []
+        """Memory that something else than a recorded write has changed."""
         self._max_copied = max_copied
         self._index = index
 
     def before_write(self, tensor: Tensor, region: Tensor, index: Any) -> Write:
         """Save what is about to be overwritten: `region`, or `region[index]` where `index` is given."""
         key = storage_key(tensor)
+        if self.handed_out:
+            for each in self._storages_under(key):
+                self._lose(self.handed_out.changed(each), self._index.num_rows)
         wrapper = is_wrapper(tensor)
         if not wrapper and (tensor.is_quantized or tensor.is_nested):
             region, index = octets_of(region), None  # torch cannot write saved elements into a view of these
@@ -125,11 +132,12 @@ class Ledger:
         """A write by the call of `row` that showed only afterwards; `lost` says why nothing older is left."""
         write = Write(row, slot, tensor.detach(), tensor.detach(), lost=lost, bumps=bumps)
         self.writes.setdefault(storage_key(tensor), []).append(write)
+        self.handed_out.written(storage_key(tensor))
 
     def after_write(self, write: Write, tensor: Tensor, row: int, slot: int) -> None:
         """Complete a write whose call returned and is recorded as `row`; `slot` is the op that wrote."""
         write.belong_to(row, slot)
-        write.bumps += version_of(tensor) or 0
+        self.end_write(write, tensor)
         apart = storage_key(tensor) < 0 or is_wrapper(tensor)  # from any alias of it
         if not apart and not same_geometry(write.tensor, tensor):  # `out=` resizes what it is given
             self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
@@ -138,6 +146,14 @@ class Ledger:
     def end_write(self, write: Write | MetadataWrite, tensor: Tensor) -> None:
         """Complete a write that belongs to no op, at least yet: its call raised, or is part of another."""
         write.bumps += version_of(tensor) or 0
+        if self.handed_out:
+            for key in self._storages_under(storage_key(tensor)):
+                self.handed_out.written(key)
+
+    def end(self, row: int) -> None:
+        """Find the last changes of memory by something else; values before `row` are lost to them."""
+        with unseen():
+            self._lose(self.handed_out.all_changed(), row)
 
     def before_metadata(self, tensor: Tensor) -> MetadataWrite:
         """Keep the geometry of a tensor whose metadata is about to change."""
@@ -151,6 +167,16 @@ class Ledger:
     def after_metadata(self, change: MetadataWrite, tensor: Tensor) -> None:
         """Complete a change of metadata, whether its call returned or raised."""
         change.bumps += version_of(tensor) or 0
+
+    def _storages_under(self, key: StorageKey) -> list[StorageKey]:
+        """The storages over the same memory."""
+        return [key, *(storage_key(other) for other in self.shared_memory.sharing(key))]
+
+    def _lose(self, changed: Iterable[HandedOut], row: int) -> None:
+        why = "something beside torch's ops wrote there, through numpy or the storage"
+        for each in list(changed):
+            self.changed.append(each)
+            self.lose(each.span, row, why)
 
     def lose(self, tensor: Tensor, row: int, why: str) -> None:
         """Note that the tensor's elements were changed before a row, by no op, and not saved."""
