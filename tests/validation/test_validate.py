@@ -166,6 +166,24 @@ def test_meta_values_have_no_bits_to_check() -> None:
     }
 
 
+@torch.jit.script
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def test_work_that_no_op_stands_for_is_not_checked() -> None:
+    def forward(x: Tensor) -> Tensor:
+        doubled(x)
+        return x + 1
+
+    report = tl.validate(forward, floats(3))
+    assert report
+    (finding,) = report.unchecked
+    assert finding.about.startswith("aten.mul.Scalar, at ")
+    assert finding.text == "an operator that no op of the trace accounts for"
+    assert report.unverified == "unwitnessed_op"
+
+
 def test_advice_names_the_parent_that_moved_in_vain() -> None:
     report = tl.trace(lambda x: x * torch.zeros_like(x), (floats(3),)).check()
     assert report
@@ -180,6 +198,7 @@ Sequential · holds
          held  failed  unchecked
 record     12       0          0
 values      4       0          0
+witness     4       0          0
 forward     1       0          0
 advice     zeros_like_1:1: does not move when linear_1:1 does"""
 

@@ -13,6 +13,7 @@ from torchlens._capture.random_state import derived_seed, seeded
 from torchlens._capture.unwrapping import root_of, unwrapped
 from torchlens._values.plain import plain, tensors_in
 from torchlens.options import CaptureOptions
+from torchlens.validation.census import check_census
 from torchlens.validation.checking import check_trace
 from torchlens.validation.comparison import is_same
 from torchlens.validation.findings import Finding, Tally
@@ -26,9 +27,9 @@ def validate(
     """Trace `model` once and check the trace; the report is true when nothing that could be checked failed.
 
     Each recorded call is made again on its recorded inputs, taken through the edges of the graph, and must
-    give its recorded value; the record's own rules must hold; a plain forward from the same random state must
-    give the traced output, bit for bit. Buffers and random state are given back. An exception of the traced
-    forward comes through unchanged.
+    give its recorded value; the record's own rules must hold; every operator that torch dispatched must belong
+    to an op; a plain forward from the same random state must give the traced output, bit for bit. Buffers and
+    random state are given back. An exception of the traced forward comes through unchanged.
 
     >>> import torch, torchlens as tl
     >>> report = tl.validate(torch.nn.Linear(3, 2), torch.zeros(1, 3))
@@ -41,13 +42,15 @@ def validate(
     first, second = own_copy(given), own_copy(given)
     buffers = BufferState(root_of(unwrapped(model)))
     try:
-        traced = trace(model, args, input_kwargs=input_kwargs, capture=CaptureOptions(seed=seed))
+        options = CaptureOptions(seed=seed, witness=True)
+        traced = trace(model, args, input_kwargs=input_kwargs, capture=options)
         expected = [tensor.detach().clone() for tensor in tensors_in(traced.output)]
         report = check_trace(traced._reader)
         forward = _compare_with_plain(model, seed, expected, buffers, (first, second))
     finally:
         buffers.restore()
-    return Report(report.name, {**report.sections, "forward": forward}, report.unverified)
+    sections = {**report.sections, "witness": check_census(traced._reader), "forward": forward}
+    return Report(report.name, sections, report.unverified)
 
 
 def _compare_with_plain(

@@ -21,7 +21,8 @@ _MOST: Final = 8
 class Report(Printable):
     """The result of checking a trace. True when nothing that could be checked failed.
 
-    `sections` holds a tally for each sort of check: `values`, `record`, and of `validate` also `forward`.
+    `sections` holds a tally for each sort of check: `record`, `values`, and of `validate` also `witness` and
+    `forward`.
     """
 
     name: str
