@@ -27,9 +27,9 @@ def validate(
     """Trace `model` once and check the trace; the report is true when nothing that could be checked failed.
 
     Each recorded call is made again on its recorded inputs, taken through the edges of the graph, and must
-    give its recorded value; the record's own rules must hold; every operator that torch dispatched must belong
-    to an op; a plain forward from the same random state must give the traced output, bit for bit. Buffers and
-    random state are given back. An exception of the traced forward comes through unchanged.
+    give its recorded value; the record's own rules must hold; every operator that torch dispatched must
+    belong to an op; a plain forward from the same random state must give the traced output, bit for bit.
+    Buffers and random state are given back. An exception of the traced forward comes through unchanged.
 
     >>> import torch, torchlens as tl
     >>> report = tl.validate(torch.nn.Linear(3, 2), torch.zeros(1, 3))
