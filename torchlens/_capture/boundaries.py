@@ -21,7 +21,7 @@ from torchlens._capture.origins import find_name
 from torchlens._capture.returns import ReturnWatch
 from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, out_targets
-from torchlens._values.geometry import storage_key
+from torchlens._values.geometry import last_writers, region_of, storage_key
 from torchlens._values.ledger import MetadataWrite, Write
 from torchlens._values.plain import tensors_in
 from torchlens._values.unseen import unseen
@@ -125,7 +125,7 @@ class Transforms:
         if id(plain) in transform.inputs or id(plain) in transform.made:
             return
         if id(plain) in self._tensors.known or (plain is tensor and self._is_outside(tensor, frame)):
-            transform.inputs[id(plain)] = plain
+            transform.inputs[id(plain)] = self._tensors.meet(plain, frame)
         else:
             transform.made[id(plain)] = plain
 
@@ -143,11 +143,13 @@ class Transforms:
         outside = [tensor for tensor in transform.inputs.values() if storage_key(tensor) == key]
         if target.metadata or not outside:
             return None
+        region = region_of(written)
+        around = (tensor for tensor in outside if last_writers(region, [region_of(tensor)])[1])
+        shown = written if id(written) in transform.inputs else next(around, written)
         with unseen(), temporarily_clear_interpreter_stack():
             self._tensors.before_write()
-            write = self._tensors.ledger.before_write(written, written, None)
-        same = next((tensor for tensor in outside if tensor is written), outside[0])
-        return Target(written, shown=same), write
+            write = self._tensors.ledger.before_write(shown, written, None)
+        return Target(shown), write
 
     def _end(self, output: Any) -> None:
         transform = self._transform

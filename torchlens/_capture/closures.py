@@ -20,24 +20,24 @@ _DEPTH: Final = 4
 _FUNCTIONS: Final = (FunctionType, MethodType, partial)
 
 
-def closed_over(arguments: object) -> list[Tensor]:
+def closed_over(arguments: object) -> list[tuple[str, Tensor]]:
     """The tensors that functions among nested arguments name: closures, defaults, globals, modules.
 
     A module counts with all its parameters and buffers where it is called or passed on, and with one tensor
     where the code names that attribute. Tensors that are arguments themselves are left out.
     """
-    found: dict[int, Tensor] = {}
+    found: dict[int, tuple[str, Tensor]] = {}
     given = set(map(id, tensors_in(arguments)))
     visited: set[int] = set()
-    queue: list[tuple[object, int]] = [(function, 0) for function in _functions_in(arguments)]
+    queue: list[tuple[str, object, int]] = [("", function, 0) for function in _functions_in(arguments)]
     while queue:
-        value, depth = queue.pop(0)
+        name, value, depth = queue.pop(0)
         if issubclass(type(value), Tensor):
             if id(value) not in given:
-                found.setdefault(id(value), cast("Tensor", value))
+                found.setdefault(id(value), (name, cast("Tensor", value)))
         elif depth <= _DEPTH and id(value) not in visited:
             visited.add(id(value))
-            queue.extend((part, depth + 1) for part in _parts(value))
+            queue.extend((inner or name, part, depth + 1) for inner, part in _parts(value))
     return list(found.values())
 
 
@@ -70,7 +70,8 @@ def _functions_in(arguments: object) -> Iterator[object]:
             yield from _functions_in(item)
 
 
-def _parts(value: object) -> Iterator[object]:
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """What a value holds or names; without a name of its own it goes by that of the value."""
     kind = type(value)
     held: Any = value
     if kind is FunctionType:
@@ -78,22 +79,21 @@ def _parts(value: object) -> Iterator[object]:
     elif kind is MethodType:
         owner = held.__self__
         names = _names(held.__func__.__code__) if type(held.__func__) is FunctionType else frozenset[str]()
-        yield held.__func__
+        yield "", held.__func__
         yield from _of_module(owner, names) if issubclass(type(owner), nn.Module) else ()
     elif kind is partial:
-        yield from (held.func, held.args, held.keywords)
+        yield from (("", part) for part in (held.func, held.args, held.keywords))
     elif issubclass(kind, nn.Module):
-        yield from nn.Module.parameters(held)
-        yield from nn.Module.buffers(held)
-    elif issubclass(kind, dict):
-        yield from dict.values(held)
-    elif issubclass(kind, (list, tuple)):
-        yield from (list if issubclass(kind, list) else tuple).__iter__(held)
+        yield from nn.Module.named_parameters(held)
+        yield from nn.Module.named_buffers(held)
+    elif kind in (dict, list, tuple):
+        items = cast("list[object]", list(held.values() if kind is dict else held))
+        yield from (("", item) for item in items)
 
 
-def _named_by(function: FunctionType) -> Iterator[object]:
+def _named_by(function: FunctionType) -> Iterator[tuple[str, object]]:
     names = _names(function.__code__)
-    for cell in function.__closure__ or ():
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         try:
             content = cell.cell_contents
         except ValueError:  # not assigned yet
@@ -101,21 +101,22 @@ def _named_by(function: FunctionType) -> Iterator[object]:
         if issubclass(type(content), nn.Module):
             yield from _of_module(content, names)
         else:
-            yield content
-    yield from function.__defaults__ or ()
-    yield from (function.__kwdefaults__ or {}).values()
-    for value in (function.__globals__.get(name) for name in names):
+            yield name, content
+    yield from (("", default) for default in function.__defaults__ or ())
+    yield from (function.__kwdefaults__ or {}).items()
+    for name in sorted(names & function.__globals__.keys()):
+        value = function.__globals__[name]
         if issubclass(type(value), nn.Module):
             yield from _of_module(value, names)
         elif issubclass(type(value), Tensor) or (type(value) is FunctionType and not torch_wrote(value)):
-            yield value
+            yield name, value
 
 
-def _of_module(module: Any, names: frozenset[str]) -> Iterator[object]:
+def _of_module(module: Any, names: frozenset[str]) -> Iterator[tuple[str, object]]:
     """The attributes of a module that code names; all of it where it names none, as it is called itself."""
     tables: list[dict[str, object]] = [module._parameters, module._buffers, module._modules, vars(module)]
-    named = [table[name] for table in tables for name in names if name in table]
-    yield from named or [*module.parameters(), *module.buffers()]
+    named = [(name, table[name]) for table in tables for name in sorted(names) if name in table]
+    yield from named or [*module.named_parameters(), *module.named_buffers()]
 
 
 def _names(code: CodeType) -> frozenset[str]:

@@ -61,8 +61,8 @@ class Recording:
         recorded = self._tensors.plain_args(args, caller)
         recorded_kwargs = self._tensors.plain_kwargs(kwargs, caller) if kwargs else None
         if special.control_flow and (closed := closed_over([args, kwargs])):
-            found = self._tensors.plain_args(tuple(closed), caller)
-            recorded_kwargs = {**(recorded_kwargs or {}), "closures": found}
+            found = [self._tensors.meet(tensor, caller, name) for name, tensor in closed]
+            recorded_kwargs = {**(recorded_kwargs or {}), "closures": tuple(found)}
         if special.read and (read := tensors_in([*args, kwargs])):
             self.reads.append((len(self.rows), special.name, read[0]))
             self._tensors.leaves(special.name, read[0])

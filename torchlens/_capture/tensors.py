@@ -98,13 +98,16 @@ class Tensors:
         """Whether the tensor is a parameter or a buffer of a known module."""
         return self._state.holds(tensor)
 
-    def meet(self, tensor: Tensor, frame: FrameType | None) -> Tensor:
-        """Find out what a tensor is that no call made, and write it down where it is not a parameter."""
+    def meet(self, tensor: Tensor, frame: FrameType | None, name: str | None = None) -> Tensor:
+        """Find out what a tensor is that no call made, and write it down where it is not a parameter.
+
+        `name` is what it goes by where the frames tell none.
+        """
         if id(tensor) not in self.known:
-            self._identify(tensor, frame)
+            self._identify(tensor, frame, name)
         return tensor
 
-    def _identify(self, tensor: Tensor, frame: FrameType | None) -> None:
+    def _identify(self, tensor: Tensor, frame: FrameType | None, name: str | None) -> None:
         slot = self._state.slot_holding(tensor)
         # hooks run with the mode on, and a tensor subclass must not see our calls either
         with torch._C.DisableTorchFunction():
@@ -121,7 +124,7 @@ class Tensors:
                 if id(tensor) in self._young_params:
                     self.doubts.add("unknown_origin", len(self._rows))
             else:
-                self._add_source(tensor, frame)
+                self._add_source(tensor, frame, name)
 
     def alias(self, tensor: Tensor, row: int) -> bool:
         """Take a tensor object for another view of what a known one covers, if one does, from a row on."""
@@ -284,10 +287,10 @@ class Tensors:
         self.known.add(id(tensor))
         return row
 
-    def _add_source(self, tensor: Tensor, frame: FrameType | None) -> None:
+    def _add_source(self, tensor: Tensor, frame: FrameType | None, name: str | None) -> None:
         if self._add_unseen_work(tensor, frame):
             return
-        name = self.sources.name_of(tensor, frame)
+        name = self.sources.name_of(tensor, frame) or name
         behind = self.host.shared(tensor)
         is_shared = behind is not None and self.alias(behind, len(self._rows))
         row = self._source_rows[id(tensor)] = self._add_row("source", name or "unknown", tensor)

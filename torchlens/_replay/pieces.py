@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 
 from torchlens._trace.reader import TraceReader
-from torchlens._values.geometry import StorageKey, last_writers, region_of, same_geometry, storage_key
+from torchlens._values.geometry import (
+    StorageKey,
+    is_wrapper,
+    last_writers,
+    region_of,
+    same_geometry,
+    storage_key,
+)
 from torchlens._values.ledger import Write
 
 _POISON = 0xFF
@@ -87,7 +94,15 @@ def is_whole(pieces: Sequence[Piece], seen: Sequence[Tensor]) -> bool:
     """Whether one piece is the argument itself; `seen` is its geometry, then what else the call reaches."""
     if len(pieces) != 1 or not same_geometry(pieces[0].place, seen[0]):
         return False
+    if (pieces[0].place.is_conj(), pieces[0].place.is_neg()) != (seen[0].is_conj(), seen[0].is_neg()):
+        return False
     return pieces[0].value.dtype == seen[0].dtype and all(cover(pieces, view) for view in seen[1:])
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is what a storage shows through sizes and strides, and nothing more."""
+    strided = tensor.layout is torch.strided and not tensor.is_nested
+    return strided and not tensor.is_quantized and not is_wrapper(tensor)
 
 
 def are_foreign(pieces: Sequence[Piece], seen: Tensor) -> bool:

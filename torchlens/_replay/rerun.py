@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 
 from torchlens._records import Opaque
-from torchlens._replay.pieces import Piece, Pieces, StandIn, are_foreign, cover, is_whole
+from torchlens._replay.pieces import (
+    Piece,
+    Pieces,
+    StandIn,
+    are_foreign,
+    cover,
+    is_plain,
+    is_whole,
+)
 from torchlens._replay.settings import as_recorded, generators_at
 from torchlens._trace.reader import TraceReader
 from torchlens._values.geometry import StorageKey, storage_key
@@ -24,6 +32,7 @@ _UNINITIALISED: Final = frozenset(
     "empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided "
     "resize_ resize_as_".split()
 )
+_OF_A_LEVEL: Final = frozenset({"_make_dual", "_unpack_dual"})
 _READS_BESIDE_ITS_ARGUMENTS: Final = frozenset({"grad", "_grad", "_base"})
 """Attributes whose tensor is not computed from the value of the tensor they are read of."""
 
@@ -81,6 +90,10 @@ class Replay:
             return f"the attribute {name!r} is not computed from the tensor it is read of"
         if _gives_raw_memory(func, self._rows.args[row]):
             return "it gives memory that nothing has written yet"
+        if func is torch.autograd.grad:
+            return "gradients are taken in the graph that the run made, which a trace does not hold"
+        if getattr(func, "__name__", "") in _OF_A_LEVEL:
+            return "it works on a level of forward-mode gradients that is over"
         found = next(_opaque_in([self._rows.args[row], self._rows.kwargs[row] or {}]), None)
         return None if found is None else f"an argument is an object that a trace does not hold: {found.text}"
 
@@ -221,6 +234,9 @@ def _share(
     """Arguments on a storage that the call writes: views of one copy of it."""
     if not together:
         return
+    if not all(is_plain(reach[at][0]) for at in together):
+        inputs.by_object.update((at, _the_one(behind[at], reach[at][0]).clone()) for at in together)
+        return
     if key < 0 or any(are_foreign(behind[at], reach[at][0]) for at in together):
         inputs.by_object.update((at, behind[at][-1].value.clone()) for at in together)
         return
@@ -233,6 +249,8 @@ def _share(
 def _apart(pieces: list[Piece], reach: list[Tensor], needs_grad: bool) -> Tensor:
     """An argument that the call only reads; `reach` begins with its geometry."""
     seen = reach[0]
+    if not is_plain(seen):
+        return _the_one(pieces, seen)
     if is_whole(pieces, reach) or storage_key(seen) < 0 or are_foreign(pieces, seen):
         value = pieces[-1].value
         if type(value) not in (Tensor, torch.nn.Parameter):
@@ -244,6 +262,14 @@ def _apart(pieces: list[Piece], reach: list[Tensor], needs_grad: bool) -> Tensor
     if needs_grad and floating and not value.is_inference():
         value.requires_grad_(True)  # kernels choose by it, also where gradients are off
     return value
+
+
+def _the_one(pieces: list[Piece], seen: Tensor) -> Tensor:
+    """The value of a tensor that cannot be put together from several, or from one of another kind."""
+    place = pieces[0].place
+    if len(pieces) != 1 or (place.is_nested, place.layout) != (seen.is_nested, seen.layout):
+        raise CannotReplayError("an argument of its kind cannot be put together from what several ops wrote")
+    return pieces[0].value
 
 
 def _opaque_in(value: Any) -> Iterator[Opaque]:

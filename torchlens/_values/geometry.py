@@ -98,6 +98,8 @@ _PLAIN_DISPATCH = cast("Any", Tensor).__torch_dispatch__
 
 def flat_span(tensor: Tensor) -> Tensor:
     """A flat view of the storage from the first to the last element of the tensor."""
+    if tensor.is_nested:
+        return octets_of(tensor)
     region = region_of(tensor)
     first, past = (byte // region.itemsize for byte in region.span)
     view = torch.empty(0, dtype=tensor.dtype, device=tensor.device)

@@ -112,7 +112,9 @@ class Ledger:
             region, index = octets_of(region), None  # torch cannot write saved elements into a view of these
         elif index is None and not wrapper and region_of(region).may_overlap_itself:
             region = flat_span(region)  # torch refuses to write the saved elements back otherwise
-        write = Write(self._index.num_rows, None, tensor.detach(), region.detach())
+        # a tensor without a storage is known by itself only
+        written = tensor if key < 0 else tensor.detach()
+        write = Write(self._index.num_rows, None, written, region.detach())
         if torch.is_grad_enabled():
             write.edges = self._edges_since_last_write(key)
         if key in self.param_storages:

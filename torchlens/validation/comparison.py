@@ -44,6 +44,8 @@ def _parts(tensor: Tensor) -> list[Tensor]:
     """The plain strided tensors that make up the value."""
     if tensor.is_nested:
         return [part for item in tensor.unbind() for part in _parts(item)]
+    if tensor.is_mkldnn:
+        return [tensor.to_dense()]
     if tensor.layout is torch.sparse_coo:
         return [tensor._indices(), tensor._values()]
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):

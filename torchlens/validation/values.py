@@ -100,11 +100,11 @@ class _Checker:
                 other = perturbed(self._value(parent))
                 if other is None:
                     continue
-                moved = self.replay.run(row, {parent: other})
+                before, after = _all_of(replayed), _all_of(self.replay.run(row, {parent: other}))
+                is_moved = len(after) != len(before) or not all(map(is_same, before, after))
             except Exception:  # noqa: BLE001 - the value is gone, or the call cannot take another one
                 continue
-            before, after = _all_of(replayed), _all_of(moved)
-            if len(after) == len(before) and all(map(is_same, before, after)):
+            if not is_moved:
                 op = reader.op_labels[reader.numbers.first[row]]
                 text = f"does not move when {reader.op_labels[parent]} does"
                 self.tally.advice.append(Finding(op, text))
