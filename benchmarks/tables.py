@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memory import Memory
-from rows import FULL, KEEPING, NOTHING, PLAIN
+from rows import FULL, KEEPING, NOTHING, PLAIN, UNCHECKED, WITNESS
 from timing import Samples
 
 MIB = 1 << 20
@@ -64,7 +64,7 @@ def table_of(measured: Measured) -> Table:
     table.add_column("")
     for heading in ("ms", "x plain", "x null", "us/call more", "page faults"):
         table.add_column(heading, justify="right")
-    for row in (PLAIN, KEEPING, NOTHING, FULL):
+    for row in (PLAIN, KEEPING, NOTHING, UNCHECKED, FULL, WITNESS):
         if row not in measured.rows:
             table.add_row(row, "not available")
             continue
