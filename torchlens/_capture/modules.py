@@ -154,6 +154,11 @@ class ModuleCalls:
         self._watched = module if module is not None and module._buffers else None
         self.alert = self._watched is not None or bool(self._pending)
 
+    def compiled_calls(self) -> list[int]:
+        """The first rows of the calls of modules that were compiled in place (`module.compile()`)."""
+        begun = [each for each in self._begun if each is not None]
+        return [start for module, _, start, _ in begun if module._compiled_call_impl is not None]
+
     def entries(self) -> list[ModuleCallEntry]:
         """The calls as plain data, numbered module by module."""
         counts: dict[int, int] = {}

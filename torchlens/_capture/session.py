@@ -111,6 +111,8 @@ class Session:
         self._stop(error)
         captured = Captured(self._record(error), self._tensors.ledger)
         self._note_changes(captured)
+        for row in [] if can_run_eagerly() else self._calls.compiled_calls():
+            self._compiled_code_called(row)
         if self._witness is not None:
             captured.record.census = self._witness.census(self._tensors.doubts)
         captured.record.reasons = self._tensors.doubts.reasons()
@@ -182,8 +184,9 @@ class Session:
             if row is not None:
                 self._tensors.note_writes(moved, row, (site, call), "TorchScript wrote it")
 
-    def _compiled_code_called(self) -> None:
-        self._tensors.doubts.add("compiled_region_skipped", len(self._rows), text=SKIPPED)
+    def _compiled_code_called(self, at: int | None = None) -> None:
+        row = len(self._rows) if at is None else at
+        self._tensors.doubts.add("compiled_region_skipped", row, text=SKIPPED)
 
     def transform_starts(self, frame: FrameType) -> None:
         assert frame.f_back is not None
