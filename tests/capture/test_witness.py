@@ -36,6 +36,7 @@ SEEN_TOO = {
     "legacy_constructors": (),
     "written_through_the_storage": ("unexplained_write", "unwitnessed_op"),
     "written_by_a_scripted_function": ("unexplained_write", "unwitnessed_op"),
+    "an_unseen_write_beside_one_through_data": ("unexplained_write", "unwitnessed_op"),
     "half_of_a_complex_number_set": ("unexplained_write", "unwitnessed_op"),
     "another_storage_set": ("unexplained_write", "unwitnessed_op"),
     "pickled_and_back": ("unexplained_write", "unwitnessed_op"),

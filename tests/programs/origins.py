@@ -639,6 +639,31 @@ def written_by_a_scripted_function() -> Model:
     return model
 
 
+@program("unexplained_write")
+def an_unseen_write_beside_one_through_data() -> Model:
+    """`.data` has a version counter of its own: its writes explain none of the others."""
+
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        z = x * 1
+        scripted_write(z)
+        z.data.mul_(y)
+        return z + 1
+
+    return model
+
+
+@program()
+def a_view_of_data_written() -> Model:
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        z = x * 1
+        z.data[1:].detach().mul_(y[1:])
+        z.mul_(2)
+        z.data.view(3).add_(y)
+        return z + z.data
+
+    return model
+
+
 @program("unknown_origin")
 def legacy_constructors() -> Model:
     return lambda x, y: x + torch.Tensor([1.0, 2.0, 3.0]) + torch.FloatTensor([1.0]) + y

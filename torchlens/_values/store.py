@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
-from typing import TypeGuard, cast
+from typing import Final, TypeGuard, cast
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from torchlens._values.lineage import geometry_at
 from torchlens._values.versions import gradient_edge_of, version_of
 from torchlens.errors import OverwrittenError
 
+_GET_DATA: Final = vars(torch._C.TensorBase)["data"].__get__
+
 
 class ValueStore:
     """The values of one record. What a row read is its state `before` the row, what it gave `after` it."""
@@ -26,7 +29,7 @@ class ValueStore:
         self._record = record
         self._ledger = ledger
         self._noted: dict[int, tuple[Tensor, list[tuple[int, int]]]] | None = None
-        self._bumps: dict[StorageKey, tuple[list[int], list[int]]] = {}
+        self._bumps: dict[tuple[StorageKey, int], tuple[list[int], list[int]]] = {}
 
     @property
     def copied_bytes(self) -> int:
@@ -126,28 +129,56 @@ class ValueStore:
 
     def explained_rise(self, tensor: Tensor, first: int, last: int) -> int:
         """By how much recorded writes raised the version counter after one row, up to another."""
-        return sum(self._bumps_after(key, first) - self._bumps_after(key, last) for key in self._keys(tensor))
+        counter = self._counters.get(id(tensor), 0)
+        return sum(
+            self._bumps_after(key, counter, first) - self._bumps_after(key, counter, last)
+            for key in self._keys(tensor)
+        )
 
     def _rises(self, tensor: Tensor, row: int, version: int) -> tuple[int, int]:
         """By how much the version counter rose since a row, and how much of it recorded writes explain."""
         now = version_of(tensor)
         if now is None:
             return 0, 0
-        return now - version, sum(self._bumps_after(key, row) for key in self._keys(tensor))
+        counter = self._counters.get(id(tensor), 0)
+        return now - version, sum(self._bumps_after(key, counter, row) for key in self._keys(tensor))
 
     def _keys(self, tensor: Tensor) -> set[StorageKey]:
         """The storages that a tensor object has lain on."""
         moves = self._ledger.metadata.get(id(tensor), ())
         return {storage_key(tensor), *(storage_key(move.alias) for move in moves)}
 
-    def _bumps_after(self, key: StorageKey, row: int) -> int:
-        """By how much recorded writes on a storage raised its counter after a row."""
-        sums = self._bumps.get(key)
+    @cached_property
+    def _counters(self) -> Mapping[int, int]:
+        """Tensors, by id, that count for themselves: `.data` and its views have a counter of their own."""
+        counters: dict[int, int] = {}
+        rows = self._record.rows
+        for row, (func, args, out) in enumerate(zip(rows.func, rows.args, rows.out)):
+            if func == _GET_DATA:
+                counters[id(out)] = row + 1
+            elif counters and args and id(args[0]) in counters:
+                for made in cast("tuple[Tensor, ...]", out) if type(out) is tuple else (out,):
+                    if storage_key(made) == storage_key(args[0]):
+                        counters[id(made)] = counters[id(args[0])]
+        return counters
+
+    def _counter_of(self, write: Write) -> int:
+        """The counter that a write raised; that of most tensors of the storage is 0."""
+        if not self._counters or write.slot is None:
+            return 0
+        out = self._record.rows.out[write.row]
+        written: object = out if is_tensor(out) else out[write.slot]
+        return self._counters.get(id(written), 0)
+
+    def _bumps_after(self, key: StorageKey, counter: int, row: int) -> int:
+        """By how much recorded writes on a storage raised one of its counters after a row."""
+        sums = self._bumps.get((key, counter))
         if sums is None:
-            changes = [*self._ledger.writes.get(key, ()), *self._ledger.metadata_on.get(key, ())]
+            writes = [w for w in self._ledger.writes.get(key, ()) if self._counter_of(w) == counter]
+            changes = [*writes, *self._ledger.metadata_on.get(key, ())]
             changes.sort(key=lambda change: change.row)
             totals = [0, *accumulate(change.bumps for change in changes)]
-            sums = self._bumps[key] = [change.row for change in changes], totals
+            sums = self._bumps[key, counter] = [change.row for change in changes], totals
         rows, totals = sums
         return totals[-1] - totals[bisect_right(rows, row)]
 
