@@ -111,7 +111,7 @@ ENTRIES = [
     entry("GPSConv", lambda: gnn.GPSConv(WIDTH, gnn.GCNConv(WIDTH, WIDTH), heads=2), batched_graph),
     entry("GraphSAGE", lambda: gnn.GraphSAGE(WIDTH, 16, 2, 4)),
     entry("Graph U-Net", lambda: gnn.GraphUNet(WIDTH, 16, 4, depth=2)),
-    entry("LightGCN", lambda: gnn.LightGCN(NODES, 8, 2), lambda: Inputs((edges(), ))),
+    entry("LightGCN", lambda: gnn.LightGCN(NODES, 8, 2), lambda: Inputs((edges(),))),
     entry("PNA", lambda: gnn.PNA(WIDTH, 16, 2, 4, aggregators=["mean", "max", "std"], scalers=["identity",
        "amplification"], deg=torch.tensor([0, 3, 5, 4]))),
     entry("PointNet", lambda: gnn.PointNetConv(nn.Linear(WIDTH + 3, 16)), lambda: Inputs((torch.randn(NODES,

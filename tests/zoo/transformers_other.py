@@ -12,8 +12,8 @@ from tests.zoo.transformers_text import VOCABULARY, grouped, hf, model_sizes, si
 from tests.zoo.transformers_vision import MAYBE_TEXT, image_and_query, vit
 
 
-def waveform(length: int = 1600, name: str = "input_values", batch: int = 1) -> Callable[[], Inputs]:
-    return lambda: Inputs(kwargs={name: torch.randn(batch, length)})
+def waveform() -> Inputs:
+    return Inputs(kwargs={"input_values": torch.randn(1, 1600)})
 
 
 def sound(length: int = 800) -> Callable[[], Inputs]:
@@ -21,7 +21,7 @@ def sound(length: int = 800) -> Callable[[], Inputs]:
     return lambda: Inputs(kwargs={"input_values": torch.randn(1, 1, length)})
 
 
-def features(frames: int, bins: int, **more: Any) -> Callable[[], Inputs]:
+def features(frames: int, bins: int) -> Callable[[], Inputs]:
     return lambda: Inputs(kwargs={"input_features": torch.randn(1, frames, bins)})
 
 
@@ -67,7 +67,7 @@ SPEECH = [
        patch_size=2, patch_stride=2, projection_dim=32), projection_dim=32),
     hf("speech", "DacModel", sound(), encoder_hidden_size=8, downsampling_ratios=[2, 4],
        decoder_hidden_size=16, n_codebooks=2, codebook_size=16, codebook_dim=4),
-    hf("speech", "Data2VecAudioModel", waveform(), **wav2vec(num_conv_pos_embeddings=2,
+    hf("speech", "Data2VecAudioModel", waveform, **wav2vec(num_conv_pos_embeddings=2,
        conv_pos_kernel_size=3)),
     hf("speech", "EncodecModel", sound(), target_bandwidths=[64.0], sampling_rate=24000, num_filters=4,
        hidden_size=16, codebook_size=16, codebook_dim=16, upsampling_ratios=[2, 2], num_lstm_layers=1),
@@ -76,7 +76,7 @@ SPEECH = [
        decoder_num_attention_heads=2, encoder_linear_units=32, decoder_linear_units=32,
        duration_predictor_channels=16, energy_predictor_channels=16, pitch_predictor_channels=16,
        speech_decoder_postnet_units=16, num_mel_bins=8),
-    hf("speech", "HubertModel", waveform(), **wav2vec()),
+    hf("speech", "HubertModel", waveform, **wav2vec()),
     hf("speech", "MimiModel", sound(640), num_filters=4, hidden_size=16, codebook_size=16, codebook_dim=8,
        vector_quantization_hidden_dimension=8, num_quantizers=4, upsampling_ratios=[4, 2],
        intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=8,
@@ -88,7 +88,7 @@ SPEECH = [
     hf("speech", "MusicgenMelodyForCausalLM", lambda: Inputs(kwargs={"input_ids": tokens(4, 6) % 30}),
        vocab_size=32, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=64,
        num_codebooks=4),
-    hf("speech", "SEWModel", waveform(), **wav2vec(squeeze_factor=2)),
+    hf("speech", "SEWModel", waveform, **wav2vec(squeeze_factor=2)),
     hf("speech", "Speech2TextForConditionalGeneration", features_and_text(32, 16),
        **model_sizes(input_feat_per_channel=16, conv_channels=16, num_conv_layers=2, conv_kernel_sizes=[5,
        5], max_source_positions=64, max_target_positions=32)),
@@ -98,7 +98,7 @@ SPEECH = [
        decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32, num_mel_bins=8,
        speech_decoder_prenet_units=16, speech_decoder_postnet_units=16, speaker_embedding_dim=16,
        reduction_factor=2),
-    hf("speech", "UniSpeechSatModel", waveform(), **wav2vec()),
+    hf("speech", "UniSpeechSatModel", waveform, **wav2vec()),
     hf("speech", "UnivNetModel", lambda: Inputs(kwargs={"input_features": torch.randn(1, 8, 16)}),
        model_in_channels=8, model_hidden_channels=8, num_mel_bins=16, resblock_kernel_sizes=[3],
        resblock_stride_sizes=[4], resblock_dilation_sizes=[[1, 3]], kernel_predictor_num_blocks=1,
@@ -109,16 +109,14 @@ SPEECH = [
        resblock_kernel_sizes=[3], resblock_dilation_sizes=[[1, 3]], prior_encoder_num_flows=2,
        prior_encoder_num_wavenet_layers=2, posterior_encoder_num_wavenet_layers=2,
        duration_predictor_filter_channels=16),
-    hf("speech", "Wav2Vec2ForCTC", waveform(), **wav2vec()),
+    hf("speech", "Wav2Vec2ForCTC", waveform, **wav2vec()),
     hf("speech", "Wav2Vec2BertModel", features(16, 32), **sizes(feature_projection_input_dim=32)),
-    hf("speech", "Wav2Vec2ConformerModel", waveform(), **wav2vec(position_embeddings_type="relative")),
-    hf("speech", "WavLMModel", waveform(), **wav2vec()),
+    hf("speech", "Wav2Vec2ConformerModel", waveform, **wav2vec(position_embeddings_type="relative")),
+    hf("speech", "WavLMModel", waveform, **wav2vec()),
     hf("speech", "WhisperForConditionalGeneration", features_and_text(16, 32),
        **model_sizes(num_mel_bins=16, max_source_positions=16, max_target_positions=16)),
 ]
-# fmt: on
 
-# fmt: off
 MULTIMODAL = [
     hf("multimodal", "AlignModel", image_and_query(64), text_config=sizes(),
        vision_config=dict(image_size=64, kernel_sizes=[3, 3], hidden_dim=64, in_channels=[32, 16],
@@ -243,8 +241,8 @@ def forecaster(**options: Any) -> dict[str, Any]:
     return layers | widths | lengths | options
 
 
-def series(**more: int) -> Callable[[], Inputs]:
-    return lambda: Inputs(kwargs={"past_values": torch.randn(2, 16, 2)})
+def series() -> Inputs:
+    return Inputs(kwargs={"past_values": torch.randn(2, 16, 2)})
 
 
 def trajectory() -> Inputs:
@@ -267,9 +265,9 @@ SERIES = [
     hf("time series", "DecisionTransformerModel", trajectory, state_dim=5, act_dim=3, hidden_size=32,
        n_layer=2, n_head=4),
     hf("time series", "InformerForPrediction", past_and_future, **forecaster(sampling_factor=2)),
-    hf("time series", "PatchTSMixerForPrediction", series(), context_length=16, patch_length=4,
+    hf("time series", "PatchTSMixerForPrediction", series, context_length=16, patch_length=4,
        patch_stride=4, num_input_channels=2, prediction_length=4, d_model=16, num_layers=2),
-    hf("time series", "PatchTSTForPrediction", series(), context_length=16, patch_length=4, patch_stride=4,
+    hf("time series", "PatchTSTForPrediction", series, context_length=16, patch_length=4, patch_stride=4,
        num_input_channels=2, prediction_length=4, d_model=16, num_hidden_layers=2, num_attention_heads=2,
        ffn_dim=32),
     hf("time series", "TimeSeriesTransformerForPrediction", past_and_future, **forecaster()),

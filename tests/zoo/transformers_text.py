@@ -107,7 +107,7 @@ ENCODERS = [
     hf("encoder", "ModernBertModel", text, **sizes(pad_token_id=0, local_attention=4)),
     hf("encoder", "MPNetModel", text, **sizes()),
     hf("encoder", "NystromformerModel", long_text(16), **sizes(num_landmarks=4, segment_means_seq_len=16)),
-    hf("encoder", "PerceiverModel", lambda: Inputs((torch.randn(2, 10, 16), )), d_model=16, d_latents=32,
+    hf("encoder", "PerceiverModel", lambda: Inputs((torch.randn(2, 10, 16),)), d_model=16, d_latents=32,
        num_latents=4, num_self_attends_per_block=2, num_self_attention_heads=4,
        num_cross_attention_heads=2),
     hf("encoder", "ReformerModel", long_text(16), **sizes(attn_layers=["local", "lsh"], axial_pos_shape=[4,
@@ -120,9 +120,7 @@ ENCODERS = [
     hf("encoder", "XmodModel", text, **sizes(languages=["en", "de"], default_language="en")),
     hf("encoder", "YosoModel", text, **sizes(use_expectation=True)),
 ]
-# fmt: on
 
-# fmt: off
 DECODERS = [
     hf("decoder", "BloomForCausalLM", text, vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4),
     hf("decoder", "BioGptForCausalLM", text, **sizes()),
@@ -157,9 +155,7 @@ DECODERS = [
     hf("decoder", "XLNetLMHeadModel", text, vocab_size=VOCABULARY, d_model=32, n_layer=2, n_head=4,
        d_inner=64),
 ]
-# fmt: on
 
-# fmt: off
 EXPERTS = [
     hf("mixture of experts", "DbrxForCausalLM", text, vocab_size=VOCABULARY, d_model=32, n_heads=4,
        n_layers=2, max_seq_len=64, attn_config={"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 1e4},
@@ -193,9 +189,7 @@ EXPERTS = [
        **t5_sizes(num_experts=4, num_sparse_encoder_layers=1, num_sparse_decoder_layers=1,
        expert_capacity=8)),
 ]
-# fmt: on
 
-# fmt: off
 STATES = [
     hf("state space", "BambaForCausalLM", text, **grouped(mamba_n_heads=8, mamba_d_head=8, mamba_d_state=8,
        mamba_chunk_size=4, attn_layer_indices=[1])),

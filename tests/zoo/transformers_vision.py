@@ -87,9 +87,7 @@ BACKBONES = [
        decoder_num_hidden_layers=1, decoder_num_attention_heads=4, decoder_intermediate_size=64)),
     hf("vision transformer", "ViTMSNModel", image(), **vit()),
 ]
-# fmt: on
 
-# fmt: off
 DETECTORS = [
     hf("detection", "ConditionalDetrForObjectDetection", image(64), **detr()),
     hf("detection", "DabDetrForObjectDetection", image(64), **detr(hidden_size=32)),
@@ -113,9 +111,7 @@ DETECTORS = [
     hf("detection", "TableTransformerForObjectDetection", image(64), **detr()),
     hf("detection", "YolosForObjectDetection", image(), **vit(image_size=[32, 32], num_detection_tokens=5)),
 ]
-# fmt: on
 
-# fmt: off
 SEGMENTERS = [
     hf("segmentation", "BeitForSemanticSegmentation", image(), **vit(num_hidden_layers=4, out_indices=[1, 2,
        3, 4], pool_scales=[1, 2])),
@@ -161,9 +157,7 @@ SEGMENTERS = [
        out_features=["stage1", "stage2", "stage3", "stage4"]), hidden_size=16, pool_scales=[1, 2],
        auxiliary_in_channels=24, auxiliary_channels=8),
 ]
-# fmt: on
 
-# fmt: off
 DENSE = [
     hf("dense prediction", "DepthAnythingForDepthEstimation", image(),
        backbone_config=dict(model_type="dinov2", **vit(num_hidden_layers=4, apply_layernorm=True,
@@ -187,9 +181,7 @@ DENSE = [
        backbone_config=dict(model_type="vitpose_backbone", image_size=[32, 32], patch_size=[8, 8],
        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, out_features=["stage2"]), num_labels=5),
 ]
-# fmt: on
 
-# fmt: off
 VIDEO = [
     hf("video", "TimesformerModel", clip(), **vit(num_frames=4)),
     hf("video", "VideoMAEModel", clip(), **vit(num_frames=4, tubelet_size=2)),
