@@ -30,12 +30,13 @@ def agrees(
     grad: bool = False,
     verified: bool = True,
     checked: bool = True,
+    rendered: bool = True,
     **options: Any,
 ) -> Any:
     """The trace of one run, after a plain run and a traced one were found to be the same.
 
     `build` makes the program afresh for each run. `checked=False` leaves out making the calls again, for
-    programs that draw on what a replay does not have.
+    programs that draw on what a replay does not have; `rendered=False` printing it, which takes longest.
     """
     plain = _outcome(build, inputs, grad, lambda program, given: program(*given))
     traces: list[Any] = []
@@ -48,7 +49,8 @@ def agrees(
     assert_same_outcome(_outcome(build, inputs, grad, traced), plain)
     (trace,) = traces
     lint(trace)
-    render(trace)
+    if rendered:
+        render(trace)
     reasons = [] if trace.provenance.verified else [trace.provenance.verification_reason]
     assert (reasons == []) is verified, reasons
     if checked:

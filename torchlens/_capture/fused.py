@@ -148,9 +148,10 @@ def _expansion(frame: FrameType) -> str | None:
         )
     if isinstance(module, nn.MultiheadAttention) and _within_encoder_layer(frame):
         return None  # the layer's kernel would have stood for both
+    mixed = " and, under autocast, in its type" if torch._C._is_any_autocast_enabled() else ""
     return (
         f"{name} ran what is written in Python where a fused kernel would have run (fused='expand'); its "
-        "output may differ in the last bits."
+        f"output may differ in the last bits{mixed}."
     )
 
 

@@ -17,6 +17,7 @@ _MAX_VISITED: Final = 20_000
 _MOST_PARTS: Final = 1_000
 """How much of one container is looked at: a list of a million numbers holds no name for a tensor."""
 _NO_ATTRIBUTES = (int, float, complex, str, bytes, bool, type(None), type, Tensor)
+_KEEPING: Final = (Tensor, dict, list, tuple)
 _Cached: Final = cast("type[object]", type(lru_cache(len)))
 _Wrapping: Final = (staticmethod, classmethod)
 
@@ -139,3 +140,7 @@ def _function_parts(name: str, function: Any) -> Iterator[tuple[str, object]]:
         yield f"{name}.default[{at}]", default
     keyword_defaults: dict[str, object] = function.__kwdefaults__ or {}
     yield from ((f"{name}.{key}", item) for key, item in keyword_defaults.items())
+    scope: dict[str, object] = function.__globals__
+    for key in function.__code__.co_names:  # what a function gives may be kept in its module
+        if issubclass(type(scope.get(key)), _KEEPING):
+            yield f"{name}.{key}", scope[key]
