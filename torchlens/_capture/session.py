@@ -110,7 +110,8 @@ class Session:
         """Stop recording and hand over what was written down."""
         self._stop(error)
         captured = Captured(self._record(error), self._tensors.ledger)
-        self._note_changes(captured)
+        with torch._C.DisableTorchFunction():  # a subclass must not see our reads
+            self._note_changes(captured)
         for row in [] if can_run_eagerly() else self._calls.compiled_calls():
             self._compiled_code_called(row)
         if self._witness is not None:

@@ -9,6 +9,16 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 def version_of(tensor: Tensor) -> int | None:
     """Torch's count of in-place changes; None for what has no such count."""
+    if type(tensor) not in _PLAIN:
+        with torch._C.DisableTorchFunction():  # a subclass must not see our reads
+            return _version_of(tensor)
+    return _version_of(tensor)
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def _version_of(tensor: Tensor) -> int | None:
     try:
         return tensor._version
     except (RuntimeError, ValueError):  # inference tensors; parameters that a lazy module will fill
