@@ -34,6 +34,8 @@ class Ages:
         self._born: dict[int, StorageWeakRef] = {}
         """By the id of a tensor, its storage."""
         self._scanned = 0
+        self._asked: tuple[Tensor | None, bool | None] = None, None
+        """The last question and its answer: each comes twice."""
 
     def open(self) -> None:
         self._marker = []  # the youngest object there is
@@ -42,9 +44,15 @@ class Ages:
     def close(self) -> None:
         gc.callbacks.remove(self._collection)
         self._born.clear()
+        self._asked = None, None
 
     def is_young(self, tensor: Tensor) -> bool | None:
         """Whether the tensor was made during the capture; None after so many questions that it costs."""
+        if self._asked[0] is not tensor:
+            self._asked = tensor, self._find_age(tensor)
+        return self._asked[1]
+
+    def _find_age(self, tensor: Tensor) -> bool | None:
         noted = self._born.get(id(tensor))
         if noted is not None and noted.cdata == storage_key(tensor):
             return True

@@ -22,11 +22,11 @@ _Cached: Final = cast("type[object]", type(lru_cache(len)))
 _Wrapping: Final = (staticmethod, classmethod)
 
 
-def find_name(tensor: Tensor, roots: Iterator[tuple[str, object]]) -> str | None:
+def find_name(tensor: Tensor, roots: Iterator[tuple[str, object]], *, max_depth: int = _DEPTH) -> str | None:
     """The first dotted name under which `tensor` is reached from the roots, nearest first.
 
-    Attributes, lists, tuples and dicts are followed to depth 4, through instance dictionaries only, so that
-    none of the user's code runs.
+    Attributes, lists, tuples and dicts are followed to some depth, through instance dictionaries only, so
+    that none of the user's code runs.
     """
     queue: deque[tuple[str, object, int]] = deque((name, value, 0) for name, value in roots)
     visited: set[int] = set()
@@ -34,7 +34,7 @@ def find_name(tensor: Tensor, roots: Iterator[tuple[str, object]]) -> str | None
         name, value, depth = queue.popleft()
         if value is tensor:
             return name
-        if depth < _DEPTH and not issubclass(type(value), _NO_ATTRIBUTES) and id(value) not in visited:
+        if depth < max_depth and not issubclass(type(value), _NO_ATTRIBUTES) and id(value) not in visited:
             visited.add(id(value))
             parts = islice(_parts(name, value), _MOST_PARTS)
             queue.extend((inner, item, depth + 1) for inner, item in parts)

@@ -7,10 +7,11 @@ recorded, is of unknown origin even if some variable or attribute holds it by no
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import chain
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from torch import Tensor
 
@@ -21,6 +22,9 @@ from torchlens._capture.host import HostData, is_torchs_memory
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.origins import find_name, frame_roots, module_roots
 from torchlens._capture.threads import ThreadWatch
+
+_MOST_GIVEN: Final = 256
+"""Arguments of root calls that are searched, the last ones of a block."""
 
 
 class Sources:
@@ -34,12 +38,12 @@ class Sources:
         self._state = state
         self._host = host
         self._threads = threads
-        self._given: list[tuple[str, object]] = []
+        self._given: deque[tuple[str, object]] = deque(maxlen=_MOST_GIVEN)
 
     def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """What a root call is given: what it holds, to some depth, has a name."""
-        self._given += [(f"args[{at}]", value) for at, value in enumerate(args)]
-        self._given += kwargs.items()
+        self._given.extend((f"args[{at}]", value) for at, value in enumerate(args))
+        self._given.extend(kwargs.items())
 
     def close(self) -> None:
         """Let go of everything of the user's."""
@@ -49,7 +53,10 @@ class Sources:
     def name_of(self, tensor: Tensor, frame: FrameType | None) -> str | None:
         """The nearest name for the tensor: in the op's frames, the opener's, the arguments, the modules."""
         last = self._sites.frames[-1] if self._sites.frames else self._sites.opener
-        return find_name(tensor, chain(frame_roots(frame, last), self._lasting_roots()))
+        near = frame_roots(frame, last)
+        if self.ages.is_young(tensor):  # a name proves nothing then: a long search would be for nothing
+            return find_name(tensor, near, max_depth=1)
+        return find_name(tensor, chain(near, self._lasting_roots()))
 
     def judge(self, row: int, tensor: Tensor, name: str | None, doubts: Doubts) -> None:
         """Note what may be doubted of the source in `row`, and its host edges."""
