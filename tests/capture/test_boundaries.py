@@ -135,6 +135,13 @@ def test_what_a_transform_closes_over_are_its_parents() -> None:
     assert [op.label for op in trace["vmap_1:1"].parents] == ["input_1:1", "mul_1:1"]
 
 
+def test_code_without_a_module_name_closes_over_its_names_too() -> None:
+    names: dict[str, Any] = {"torch": torch, "weight": floats(3, 3)}
+    exec("def rows(x):\n    return torch.func.vmap(lambda row: weight @ row)(x)", names)
+    trace = tl.trace(names["rows"], floats(2, 3))
+    assert [op.kind for op in trace["vmap_1:1"].parents] == ["input", "source"]
+
+
 class Inside(nn.Module):
     """Calls modules of its own inside transforms."""
 

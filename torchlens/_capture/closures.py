@@ -47,7 +47,7 @@ def roots_of_user_frames(frame: FrameType | None, last: FrameType | None) -> Ite
     """
     while frame is not None:
         code = frame.f_code
-        if not frame.f_globals.get("__name__", "torch.").startswith("torch."):
+        if not str(frame.f_globals.get("__name__")).startswith("torch."):
             variables = frame.f_locals
             yield from ((name, variables[name]) for name in code.co_freevars if name in variables)
             own = variables.get(code.co_varnames[0]) if code.co_varnames else None
