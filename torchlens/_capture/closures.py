@@ -47,7 +47,7 @@ def roots_of_user_frames(frame: FrameType | None, last: FrameType | None) -> Ite
     """
     while frame is not None:
         code = frame.f_code
-        if not str(frame.f_globals.get("__name__")).startswith("torch."):
+        if not _is_torchs(frame):
             variables = frame.f_locals
             yield from ((name, variables[name]) for name in code.co_freevars if name in variables)
             own = variables.get(code.co_varnames[0]) if code.co_varnames else None
@@ -58,6 +58,12 @@ def roots_of_user_frames(frame: FrameType | None, last: FrameType | None) -> Ite
         if frame is last:
             return
         frame = frame.f_back
+
+
+def _is_torchs(frame: FrameType) -> bool:
+    """Whether torch wrote the code, or generated it from a graph of its own."""
+    generated = frame.f_code.co_filename.startswith("<eval_with_key>")
+    return generated or str(frame.f_globals.get("__name__")).startswith("torch.")
 
 
 def _functions_in(arguments: object) -> Iterator[object]:
