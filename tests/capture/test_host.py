@@ -131,6 +131,25 @@ def test_values_of_tensors_that_share_memory_are_those_at_the_op(write_first: bo
     assert "mul_2:1" in [parent.label for parent in trace["add_2"].parents]
 
 
+def test_several_tensors_over_one_memory() -> None:
+    def model(x: Tensor) -> Tensor:
+        y = x * 1
+        twins = [torch.from_numpy(y.numpy()), torch.from_numpy(y.numpy()[1:]), torch.from_dlpack(y)]
+        before = sum(twin.sum() for twin in twins)
+        for at, each in enumerate([y, *twins]):
+            each.mul_(at + 2)
+        return y + twins[0] + twins[2] + before
+
+    trace = traced(model)
+    assert trace.provenance.verified and trace.check()
+    for source in ("source_1", "source_2", "source_3"):
+        assert [parent.label for parent in trace[source].parents] == ["mul_1:1"]
+    # the third write reached a part of the memory only
+    writes = [[parent.label for parent in op.parents] for op in trace["mul_2"].ops]
+    assert writes == [["mul_1:1"], ["mul_2:1"], ["mul_2:2"], ["mul_2:2", "mul_2:3"]]
+    assert torch.equal(trace["source_1"].out, floats(4)) and torch.equal(trace["source_3"].out, floats(4))
+
+
 def test_a_write_beyond_what_is_shared_is_none_of_the_other() -> None:
     def model(x: Tensor) -> Tensor:
         y = x * 1

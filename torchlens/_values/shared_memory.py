@@ -24,6 +24,7 @@ class SharedMemory:
 
     def __init__(self) -> None:
         self._spans: list[_Span] = []
+        self._longest = 0
         self._on: dict[StorageKey, Tensor] = {}
         """Some tensor on each storage; it keeps the memory from being used for another one."""
         self._sharing: dict[StorageKey, list[Tensor]] = {}
@@ -36,25 +37,31 @@ class SharedMemory:
             if key > 0 and key not in self._on:
                 span = _span(tensor, key)
                 if span is not None:
+                    self._longest = max(self._longest, span[1] - span[0])
                     self._on[key] = tensor
                     insort(self._spans, span)
 
     def behind(self, tensor: Tensor) -> Tensor | None:
-        """A tensor taken in earlier, on another storage over the same memory. Remembers that they share."""
+        """A tensor on another storage over the same memory, of several the one taken in first.
+
+        That they share it is remembered for all of them.
+        """
         key = storage_key(tensor)
         span = _span(tensor, key) if key > 0 else None
-        if span is None:
-            return None
-        for at in range(bisect_right(self._spans, (span[1], 0, 0)) - 1, -1, -1):
-            first, past, other = self._spans[at]
-            held = self._on[other]
-            if past > span[0] and first < span[1] and other != key and held.device == tensor.device:
-                self._sharing.setdefault(key, []).append(held)
-                self._sharing.setdefault(other, []).append(tensor)
-                return held
-            if past <= span[0]:
-                return None
-        return None
+        found = list(self._overlapping(span, tensor.device)) if span is not None else []
+        for other in found:
+            self._sharing.setdefault(key, []).append(self._on[other])
+            self._sharing.setdefault(other, []).append(tensor)
+        return self._on[min(found, key=list(self._on).index)] if found else None
+
+    def _overlapping(self, span: _Span, device: torch.device) -> Iterator[StorageKey]:
+        first, past, key = span
+        for at in range(bisect_right(self._spans, (past, 0, 0)) - 1, -1, -1):
+            start, end, other = self._spans[at]
+            if start + self._longest <= first:
+                return
+            if end > first and other != key and self._on[other].device == device:
+                yield other
 
     def sharing(self, key: StorageKey) -> Iterator[Tensor]:
         """A tensor on each other storage over the memory of this one."""
