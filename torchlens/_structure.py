@@ -59,8 +59,17 @@ class Structure:
     training: Sequence[bool]
     held_params: Sequence[tuple[Any, Sequence[Place], int | None]]
     """(tensor, places, version counter when the capture began)."""
+    replacements: Sequence[tuple[Any, int]]
+    """(tensor, parameter) of tensors that stood in a parameter's place for a while, as offloading does."""
     held_buffers: Sequence[tuple[Sequence[Place], BufferEntry]]
     """The buffers, their addresses still to be spelled."""
+
+    @cached_property
+    def param_of_tensor(self) -> dict[int, int]:
+        """Id of each tensor that is or was a parameter to that parameter."""
+        found = {id(tensor): param for tensor, param in self.replacements}
+        found.update((id(tensor), param) for param, (tensor, _, _) in enumerate(self.held_params))
+        return found
 
     @cached_property
     def addresses(self) -> list[list[str]]:

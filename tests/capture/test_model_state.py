@@ -35,6 +35,8 @@ def test_a_parameter_that_is_exchanged_while_the_model_runs_is_listed_once() -> 
     assert [param.address for param in trace.params] == ["0.weight", "1.weight"]
     assert [param.value.device.type for param in trace.params] == ["meta", "meta"]
     assert (trace.outputs[-1].out == y).all()
+    assert [op.params[0].address for op in trace.ops if op.type == "linear"] == ["0.weight", "1.weight"] * 2
+    assert trace.check(), trace.check()
 
 
 def test_one_of_two_tied_parameters_that_is_exchanged_keeps_its_address() -> None:

@@ -160,7 +160,9 @@ class ModelState:
         training = [module.training for module in self.modules]
         self.rescan()
         params = list({id(held): held for held in self._params.values()}.values())
-        return Structure(self._module_places, types, training, params, buffers)
+        numbers = {id(held): number for number, held in enumerate(params)}
+        replacements = [(param, numbers[id(self._params[id(param)])]) for param in self._replacements]
+        return Structure(self._module_places, types, training, params, replacements, buffers)
 
     def _add_params(self, index: int, module: nn.Module) -> None:
         for name, param in module._parameters.items():

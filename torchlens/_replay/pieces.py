@@ -58,6 +58,15 @@ class Pieces:
                     found.setdefault(write.row, []).append(write)
         return found
 
+    @cached_property
+    def _param_of_tensor(self) -> dict[int, int]:
+        """The same as the structure's, with other tensor objects on the storage of a parameter."""
+        found = dict(self._reader.record.structure.param_of_tensor)
+        for _, alias, original in self._reader.record.aliases:
+            if id(original) in found:
+                found.setdefault(id(alias), found[id(original)])
+        return found
+
     def editing(self, edited: Mapping[int, Tensor]) -> Pieces:
         """The same pieces, with other values for some ops."""
         pieces = Pieces(self._reader, edited)
@@ -83,9 +92,10 @@ class Pieces:
             values = [_seen_through(self._edited[op], given, place) for place in places]
         return [Piece(op, value, place) for value, place in zip(values, places)]
 
-    def of_param(self, param: int, row: int) -> Piece:
-        """A parameter as it was before a row's call."""
-        tensor = self._reader.record.structure.held_params[param][0]
+    def of_param(self, param: int, tensor: Tensor, row: int) -> Piece:
+        """A parameter as it was before a row's call, which was given `tensor`, this or another parameter."""
+        if self._param_of_tensor.get(id(tensor)) != param:
+            tensor = self._reader.record.structure.held_params[param][0]
         what = self._reader.record.params[param].addresses[0]
         return Piece(-1, self._reader.values.read(tensor, row, after=False, what=what), tensor)
 

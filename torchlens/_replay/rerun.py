@@ -181,7 +181,7 @@ class Replay:
         key = storage_key(seen)
         found = [piece for op in parents for piece in pieces.of_op(op, key)]
         if param is not None and not (found and cover(found, seen)):
-            found.insert(0, pieces.of_param(param, row))
+            found.insert(0, pieces.of_param(param, tensor, row))
         if not found:
             raise CannotReplayError("an argument has no origin in the graph")
         return found

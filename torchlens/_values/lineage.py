@@ -62,9 +62,7 @@ class _Tracer:
         self._made: dict[int, _Maker] = {}
         self._host: dict[int, list[int]] = {}
         """By row, the ops behind its data from the host."""
-        self._params = {
-            id(tensor): index for index, (tensor, _, _) in enumerate(record.structure.held_params)
-        }
+        self._params = dict(record.structure.param_of_tensor)
 
     def run(self) -> Lineage:
         rows = self._record.rows

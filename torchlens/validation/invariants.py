@@ -169,7 +169,7 @@ def ends_are_marked(reader: TraceReader) -> Iterator[Finding]:
 def calls_know_their_tensors(reader: TraceReader) -> Iterator[Finding]:
     """What a module was given and what it returned are tensors of the trace."""
     known = {id(tensor) for out in reader.rows.out for tensor in _several(out)}
-    known |= {id(tensor) for tensor, _, _ in reader.record.structure.held_params}
+    known |= reader.record.structure.param_of_tensor.keys()
     known |= {id(alias) for _, alias, _ in reader.record.aliases}
     for at, call in enumerate(reader.record.module_calls):
         for tensor in tensors_in([call.args, dict(call.kwargs), call.output]):
