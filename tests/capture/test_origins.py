@@ -125,6 +125,8 @@ def test_a_module_s_tensor_given_as_input_is_what_it_is_in_the_model() -> None:
 
 
 def test_tables_kept_from_an_earlier_run_have_names() -> None:
+    KeepsTables.scales.cache_clear()
+    KeepsTables.made.clear()
     model, x = KeepsTables(), floats(2, 4)
     assert sources(model, x) == ["self.shift"]
     again = tl.trace(model, x)

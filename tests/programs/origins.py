@@ -557,6 +557,59 @@ def read_by_numpy_and_written_in_torch() -> Model:
     return model
 
 
+@program("host_round_trip")
+def a_numpy_buffer_that_is_filled_before_its_tensor_is_used() -> Model:
+    buffer = np.zeros(3, dtype=np.float32)
+    tensor = torch.from_numpy(buffer)
+
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        buffer[:] = np.sin(x.detach().numpy())
+        return tensor + y
+
+    return model
+
+
+@program("write_through_numpy")
+def a_numpy_buffer_that_is_filled_after_its_tensor_was_used() -> Model:
+    buffer = np.zeros(3, dtype=np.float32)
+    tensor = torch.from_numpy(buffer)
+
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        first = tensor + y
+        buffer[:] = np.sin(x.detach().numpy())
+        return first * tensor
+
+    return model
+
+
+@program("write_through_numpy")
+def a_registered_buffer_over_an_array_that_is_filled() -> Model:
+    class Fills(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.array = np.zeros(3, dtype=np.float32)
+            self.register_buffer("held", torch.from_numpy(self.array))
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            self.array[:] = x.detach().numpy()
+            return self.held + y
+
+    return Fills()
+
+
+@program()
+def constants_over_arrays_and_a_value_that_left() -> Model:
+    class Holds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("held", torch.from_numpy(np.ones(3, dtype=np.float32)))
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return self.held * y if x.detach().numpy().sum() > 0 else y
+
+    return Holds()
+
+
 @program("unexplained_write")
 def written_through_the_storage() -> Model:
     def model(x: Tensor, y: Tensor) -> Tensor:

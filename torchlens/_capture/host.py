@@ -20,7 +20,7 @@ from torchlens._values.shared_memory import SharedMemory, moved
 from torchlens._values.storage_index import StorageIndex
 from torchlens._values.unseen import unseen
 
-_LEAVING: Final = frozenset(["numpy", "__array__", "tolist", "__dlpack__"])
+LEAVING: Final = frozenset(["numpy", "__array__", "tolist", "__dlpack__"])
 """Reads that hand out a whole value. `item` and `bool` steer the code and carry no edge."""
 _METHODS: Final = frozenset(["new", "new_tensor"])
 """Methods that make a tensor of host data; of the tensor itself they take dtype and device."""
@@ -47,25 +47,30 @@ class HostData:
         self._doubts = doubts
         self._left: list[tuple[Tensor, int, int]] = []
         """Tensor, number of rows and module call, of each value that left."""
-        self._foreign = False
-        """Whether memory that torch did not allocate has come in."""
+        self.foreign: list[Tensor] = []
+        """Tensors that came in whose memory is not torch's own."""
         self._taken = 0
 
     def leaves(self, name: str, tensor: Tensor) -> None:
         """A read hands out the tensor's value."""
-        if name in _LEAVING:
+        if name in LEAVING:
             call = self._sites.calls[-1] if self._sites.calls else 0
             self._left.append((tensor, len(self._rows), call))
 
     def comes_in(self, tensor: Tensor) -> None:
-        """A tensor from outside: if its memory is not torch's own, others may share it."""
-        self._foreign = self._foreign or not is_torchs_memory(tensor)
+        """A tensor from outside: if its memory is not torch's own, others may share it, and write there."""
+        if not is_torchs_memory(tensor):
+            self.foreign.append(tensor)
+
+    @property
+    def anything_left(self) -> bool:
+        """Whether a value has left so far."""
+        return bool(self._left)
 
     def shared(self, tensor: Tensor) -> Tensor | None:
         """The tensor's elements through a known storage that lies over the same memory, or None."""
-        if is_torchs_memory(tensor) and not self._foreign:
+        if is_torchs_memory(tensor) and not self.foreign:
             return None
-        self._foreign = True
         with unseen():
             return self._shared(tensor)
 

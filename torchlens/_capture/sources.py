@@ -62,12 +62,10 @@ class Sources:
         """Note what may be doubted of the source in `row`, and its host edges."""
         if self._threads.gave(tensor):
             doubts.add("tensor_from_another_thread", row, row=row)
-        elif name is not None and self._is_older(tensor):
-            return
-        elif is_torchs_memory(tensor):
+        elif not is_torchs_memory(tensor):
+            self._host.add_returned(row, [])  # however old: the host may have written into it just now
+        elif name is None or not self._is_older(tensor):
             doubts.add("unknown_origin", row, row=row)
-        else:
-            self._host.add_returned(row, [])
 
     def _is_older(self, tensor: Tensor) -> bool:
         """Whether the tensor is older than the capture; where that costs too much, by what holds it."""

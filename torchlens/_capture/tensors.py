@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.doubts import Doubts
-from torchlens._capture.host import HostData, is_torchs_memory
+from torchlens._capture.host import LEAVING, HostData, is_torchs_memory
 from torchlens._capture.model_state import BufferSlot, ModelState
 from torchlens._capture.sources import Sources
 from torchlens._capture.threads import ThreadWatch
@@ -255,6 +255,11 @@ class Tensors:
 
     def leaves(self, name: str, tensor: Tensor) -> None:
         """A read of this name hands the tensor's value, or its memory, out of torch."""
+        if name in LEAVING and not self.host.anything_left:  # from now on the host may write of it
+            buffers = [slot.current for slot in self._state.slots if slot.current is not None]
+            for held in [*self.host.foreign, *buffers]:
+                if not is_torchs_memory(held):
+                    self.ledger.handed_out.leaves("numpy", held, len(self._rows))
         self.host.leaves(name, tensor)
         self.ledger.handed_out.leaves(name, tensor, len(self._rows))
 
