@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -164,3 +165,15 @@ def test_the_option_stands_in_the_trace() -> None:
 def test_another_value_is_an_error(value: Any) -> None:
     with pytest.raises(OptionError, match=r"give 'keep'.* or 'expand'"):
         tl.options.CaptureOptions(fused=value)
+
+
+def test_stepping_inside_leaves_nothing_for_the_collector() -> None:
+    model, x = layer(), floats(2, 5, 12)
+    expand(model, x)
+    gc.collect()
+    gc.disable()
+    try:
+        expand(model, x)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any, Final
 
@@ -34,8 +35,8 @@ class FusedForwards:
 
     def __init__(self, expanded: Callable[[str], object] | None = None) -> None:
         self._clones: dict[type[nn.Module], FunctionType | None] = {}
-        self._note = expanded
-        answer = _is_overridden if expanded is None else self._is_overridden_or_expanded
+        # a method would make a cycle that waits for the collector
+        answer = _is_overridden if expanded is None else partial(_is_overridden_or_expanded, expanded)
         asking = ReadThrough(overrides, {"has_torch_function": answer})
         self._torch = ReadThrough(torch, {"overrides": asking})
 
@@ -82,17 +83,6 @@ class FusedForwards:
                     return f"{base.__name__}.forward was called directly; {_DIFFERS}."
         return None
 
-    def _is_overridden_or_expanded(self, relevant: Iterable[Any]) -> bool:
-        tensors = tuple(relevant)
-        if _is_overridden(tensors):
-            return True
-        if any(tensor.is_nested for tensor in tensors):
-            return False  # what is written in Python raises for nested tensors
-        if _lets_fuse(tensors) and (note := _expansion(sys._getframe(1))) is not None:
-            assert self._note is not None
-            self._note(note)
-        return True
-
     def _build(self, kind: type[nn.Module]) -> FunctionType | None:
         own = kind.forward
         if not _has_torchs_forward(kind) or type(own) is not FunctionType:
@@ -121,6 +111,18 @@ def _is_overridden(relevant: Iterable[Any]) -> bool:
         return overrides.has_torch_function(relevant)
     finally:
         torch._C._push_on_torch_function_stack(mode)
+
+
+def _is_overridden_or_expanded(expanded: Callable[[str], object], relevant: Iterable[Any]) -> bool:
+    """True, as under any mode, but for nested tensors; `expanded` is told what that changes."""
+    tensors = tuple(relevant)
+    if _is_overridden(tensors):
+        return True
+    if any(tensor.is_nested for tensor in tensors):
+        return False  # what is written in Python raises for nested tensors
+    if _lets_fuse(tensors) and (note := _expansion(sys._getframe(1))) is not None:
+        expanded(note)
+    return True
 
 
 def _lets_fuse(tensors: tuple[Tensor, ...]) -> bool:
