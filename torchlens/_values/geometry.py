@@ -156,6 +156,20 @@ def _size_of(nested: Tensor, dim: int) -> int:
     return size if type(size) is int else -1  # a jagged one has a symbol there
 
 
+def share_elements(one: Region, other: Region) -> bool:
+    """Whether two regions of one storage have an element in common."""
+    (low, high), (first, past) = one.span, other.span
+    if low == high or first == past or past <= low or high <= first:
+        return False
+    return (one.is_dense and other.is_dense) or bool(last_writers(one, [other])[0])
+
+
+def surely_covers(region: Region, other: Region) -> bool:
+    """Whether a region has every element of another, as far as can be told at a glance."""
+    (low, high), (first, past) = other.span, region.span
+    return region == other or (first <= low and high <= past and region.is_dense)
+
+
 def last_writers(reader: Region, writers: Iterable[Region]) -> tuple[list[int], bool]:
     """Positions of the writers, given newest first, that last wrote some element of the reader.
 
@@ -171,7 +185,7 @@ def last_writers(reader: Region, writers: Iterable[Region]) -> tuple[list[int], 
         first, past = writer.span
         if past <= low or high <= first:
             continue
-        if writer == reader or (first <= low and high <= past and writer.is_dense):
+        if surely_covers(writer, reader):
             found.append(position)
             return found, True
         if remaining is None or unit > writer.itemsize:

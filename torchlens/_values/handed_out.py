@@ -33,6 +33,11 @@ _MOST_OF_ONE: Final = 16 << 20
 _MOST_OF_ALL: Final = 1 << 30
 """Bytes summed up in one capture; then nothing is watched any more."""
 _BLOCK: Final = 4096
+_READ_ONLY: Final = 0x100  # PyBUF_READ
+_octets_at = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)(
+    ("PyMemoryView_FromMemory", ctypes.pythonapi)
+)
+"""A view of memory by address and size; an array type of `ctypes` would be garbage for the collector."""
 
 
 @dataclass(slots=True)
@@ -94,7 +99,7 @@ class HandedOutMemory:
         size = flat.numel() * flat.element_size()
         if region_of(flat).span[1] > flat.untyped_storage().nbytes():  # it was freed
             return 0
-        octets = memoryview((ctypes.c_char * size).from_address(flat.data_ptr())).cast("B")
+        octets = _octets_at(flat.data_ptr(), size, _READ_ONLY)
         self._summed += min(size, _MOST_OF_ONE)
         if size <= _MOST_OF_ONE:
             return zlib.crc32(octets)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Final, TypeGuard, cast
@@ -13,7 +13,15 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from torchlens._records import Record
-from torchlens._values.geometry import StorageKey, last_writers, region_of, storage_key
+from torchlens._values.geometry import (
+    Region,
+    StorageKey,
+    region_of,
+    same_geometry,
+    share_elements,
+    storage_key,
+    surely_covers,
+)
 from torchlens._values.ledger import Ledger, Write
 from torchlens._values.lineage import geometry_at
 from torchlens._values.versions import gradient_edge_of, version_of
@@ -46,10 +54,8 @@ class ValueStore:
             return alias
         self._check_storage(alias, what)
         key = storage_key(alias)
-        since = [w for w in self._ledger.writes.get(key, ()) if w.row > row or (w.row == row and not after)]
         self._check_unchanged(tensor, row, what)
-        region = region_of(alias)
-        undo = [w for w in since if last_writers(region, [region_of(w.region)])[0]]
+        undo = _to_undo(region_of(alias), self._writes_since(key, row, after))
         if not undo:
             return alias
         lost = next((write for write in undo if write.lost is not None), None)
@@ -58,7 +64,13 @@ class ValueStore:
                 f"the value of {what} was overwritten in place by row {lost.row}, and not saved before: "
                 f"{lost.lost}"
             )
-        return _rebuild(alias, since)
+        return _rebuild(alias, undo)
+
+    def _writes_since(self, key: StorageKey, row: int, after: bool) -> Iterator[Write]:
+        """The writes into a storage that the value at a row must not show, oldest first."""
+        writes = self._ledger.writes.get(key, ())
+        first = bisect_right(writes, row, key=_row) if after else bisect_left(writes, row, key=_row)
+        return (writes[at] for at in range(first, len(writes)))
 
     def geometry(self, tensor: Tensor, row: int, *, after: bool) -> Tensor:
         """The tensor with the shape, strides and storage it had then; its elements may be newer."""
@@ -78,8 +90,8 @@ class ValueStore:
         for change in self._ledger.metadata.get(id(tensor), ()):
             if change.row > row:
                 return True, change.edge
-        for write in self._ledger.writes.get(storage_key(tensor), ()):
-            if write.row > row and id(tensor) in write.edges:
+        for write in self._writes_since(storage_key(tensor), row, after=True):
+            if id(tensor) in write.edges:
                 return True, write.edges[id(tensor)]
         return False, None
 
@@ -210,12 +222,35 @@ class ValueStore:
         return self._noted
 
 
+def _row(write: Write) -> int:
+    return write.row
+
+
+def _to_undo(region: Region, writes: Iterable[Write]) -> list[Write]:
+    """Of writes, given oldest first, those that changed the region.
+
+    One that saved all of it ends the search: what it saved is what the region held before.
+    """
+    found: list[Write] = []
+    for write in writes:
+        changed = region_of(write.region)
+        if share_elements(region, changed):
+            found.append(write)
+            if write.saved is not None and write.index is None and surely_covers(changed, region):
+                break
+    return found
+
+
 def _rebuild(alias: Tensor, since: Sequence[Write]) -> Tensor:
     """The alias's elements with the writes undone, newest first, on a copy of the storage."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
         if storage_key(alias) < 0:  # no storage to rebuild: the whole tensor was saved
             saved = next(write.saved for write in since if write.saved is not None)
             return saved.clone()
+        first = since[0]
+        if first.saved is not None and first.index is None and same_geometry(first.region, alias):
+            if first.saved.dtype == alias.dtype and first.saved.is_conj() == alias.is_conj():
+                return first.saved.clone()
         scratch = alias.untyped_storage().clone()
         for write in reversed(since):
             if write.saved is None:
