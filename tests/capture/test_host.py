@@ -292,6 +292,12 @@ def test_input_that_shares_memory_with_a_constant() -> None:
     assert host_edges(trace) == [("input_1:1", "source_1:1")]
 
 
+def test_nothing_of_ours_is_a_read() -> None:
+    layer = nn.Linear(4, 4)
+    trace = traced(lambda x: layer(x) + floats(4))
+    assert not trace._reader.record.reads and not trace._reader.ledger.handed_out
+
+
 def test_addresses_can_be_asked_for() -> None:
     trace = traced(lambda x: [ctypes.c_float.from_address(x.data_ptr()).value, x + 1][1])
     assert trace.provenance.verified and trace.inputs[0].reads == ("data_ptr",)

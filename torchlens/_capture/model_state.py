@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -181,7 +182,8 @@ class ModelState:
             else:
                 self._params[id(param)] = self._param_at[place] = param, [place], version_of(param)
                 if not is_lazy(param):
-                    self._first_storages.append((param, storage_key(param)))
+                    with torch._C.DisableTorchFunction():  # the mode may be on
+                        self._first_storages.append((param, storage_key(param)))
 
     def _add(self, module: nn.Module, parent: int | None, name: str) -> int:
         index = self.module_index.get(id(module))
