@@ -13,6 +13,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -69,6 +70,11 @@ POOL.submit(int).result()  # its thread is there from now on
 @torch.jit.script
 def scripted(x: Tensor) -> Tensor:
     return torch.sin(x) + 1
+
+
+@torch.jit.script
+def scripted_copy(kept: Tensor, x: Tensor) -> Tensor:
+    return kept.copy_(x)
 
 
 @torch.jit.script
@@ -748,6 +754,55 @@ def pickled_and_back() -> Model:
 
 
 @program("unexplained_write")
+def buffer_written_by_a_script() -> Model:
+    class Writes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kept", torch.zeros(3))
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            scripted_copy(self.kept, x)
+            return self.kept + y
+
+    return Writes()
+
+
+@program("unexplained_write")
+def parameter_written_by_a_script() -> Model:
+    class Writes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept = nn.Parameter(torch.zeros(3))
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            with torch.no_grad():
+                scripted_copy(self.kept, x)
+            return self.kept + y
+
+    return Writes()
+
+
+@program("unexplained_write")
+def half_a_write_that_raised() -> Model:
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        z = torch.zeros(3)
+        with suppress(RuntimeError):
+            torch._foreach_add_([z, torch.zeros(2)], [x, torch.zeros(5)])
+        return z * y
+
+    return model
+
+
+@program("host_round_trip")
+def bytes_of_a_storage() -> Model:
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        octets = bytearray(bytes(x.detach().untyped_storage()))
+        return torch.frombuffer(octets, dtype=torch.float32)[: len(y)] * y
+
+    return model
+
+
+@program("host_round_trip", "unexplained_write")
 def saved_and_loaded() -> Model:
     def model(x: Tensor, y: Tensor) -> Tensor:
         file = io.BytesIO()

@@ -9,6 +9,7 @@ import numpy
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torchlens as tl
 from tests.programs.examples import EXAMPLES, floats
@@ -213,3 +214,73 @@ def test_the_page_as_printed() -> None:
     report = tl.validate(nn.Sequential(nn.Linear(3, 3), Silent()), floats(2, 3))
     assert str(report) == PAGE
     assert "holds" in report._repr_html_()
+
+
+def traces_inside(x: Tensor) -> Tensor:
+    return torch.jit.trace(lambda inner: inner * 2, (x,))(x)
+
+
+def test_where_the_witness_cannot_run_the_rest_is_checked() -> None:
+    report = tl.validate(traces_inside, floats(3))
+    assert report, report
+    texts = {finding.about: finding.text for finding in report.unchecked}
+    assert texts["witness"] == "the forward raised under the witness and did not without it"
+
+
+class SharesBuffers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        whole = torch.zeros(6)
+        self.register_buffer("whole", whole)
+        self.register_buffer("low", whole[:4])
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.low.add_(x)
+        return self.whole * 2
+
+
+class GrowsItsBuffer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.resize_(x.shape).copy_(x)
+        return self.seen * 2
+
+
+def shape_by_fake_tensors(x: Tensor) -> Tensor:
+    with FakeTensorMode() as mode:
+        size = (mode.from_tensor(x) * 2).shape
+    return x * size[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [
+        (SharesBuffers(), floats(4)),
+        (GrowsItsBuffer(), floats(3)),
+        (nn.Sequential(nn.LazyLinear(5), nn.LazyLinear(2)), floats(3, 4)),
+        (shape_by_fake_tensors, floats(3)),
+    ],
+    ids=["buffers that share memory", "a buffer that grows", "lazy layers", "fake tensors"],
+)
+def test_unusual_models_hold(model: Any, x: Tensor) -> None:
+    state = {name: buffer.clone() for name, buffer in getattr(model, "named_buffers", dict().items)()}
+    report = tl.validate(model, x)
+    assert report, report
+    for name, buffer in state.items():
+        assert equal_bits(model.get_buffer(name), buffer)
+
+
+def writes_one_tensor_a_thousand_times(x: Tensor) -> Tensor:
+    x = x.clone()
+    for _ in range(1000):
+        x.add_(1)
+    return x
+
+
+def test_old_values_are_read_from_the_next_write_alone() -> None:
+    trace = tl.trace(writes_one_tensor_a_thousand_times, floats(3))
+    assert equal_bits(trace["add_1:500"].out, trace["add_1:1"].out + 499)
+    assert trace.check()

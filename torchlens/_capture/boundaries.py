@@ -147,7 +147,7 @@ class Transforms:
         around = (tensor for tensor in outside if last_writers(region, [region_of(tensor)])[1])
         shown = written if id(written) in transform.inputs else next(around, written)
         with unseen(), temporarily_clear_interpreter_stack():
-            self._tensors.before_write()
+            self._tensors.before_write([target])
             write = self._tensors.ledger.before_write(shown, written, None)
         return Target(shown), write
 

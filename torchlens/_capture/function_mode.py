@@ -266,7 +266,7 @@ class FunctionMode(TorchFunctionMode):
         """A tensor's attribute read or set: an op where it gives a tensor, or sets `data`."""
         if wrapper.__name__ == "__get__":
             out = wrapper(*args)
-            if isinstance(out, Tensor) and not is_lazy(out):
+            if isinstance(out, Tensor) and not is_lazy(out) and not is_lazy(args[0]):
                 self._attribute_gave(wrapper, args, out, frame)
             return out
         if wrapper.__self__.__name__ == "requires_grad" and not self._is_quiet():

@@ -20,7 +20,7 @@ from torchlens._values.shared_memory import SharedMemory, moved
 from torchlens._values.storage_index import StorageIndex
 from torchlens._values.unseen import unseen
 
-LEAVING: Final = frozenset(["numpy", "__array__", "tolist", "__dlpack__"])
+LEAVING: Final = frozenset(["numpy", "__array__", "tolist", "__dlpack__", "untyped_storage", "storage"])
 """Reads that hand out a whole value. `item` and `bool` steer the code and carry no edge."""
 _METHODS: Final = frozenset(["new", "new_tensor"])
 """Methods that make a tensor of host data; of the tensor itself they take dtype and device."""

@@ -82,6 +82,8 @@ class Recording:
         except BaseException:
             for target, write in writes:
                 self._tensors.ledger.end_write(write, target.tensor)
+                if write.bumps > 0:  # it had written by then, and no op says so
+                    self._tensors.doubts.add("unexplained_write", len(self.rows))
             raise
         duration = perf_counter_ns() - start
         produced = out
@@ -154,7 +156,7 @@ class Recording:
         writes: list[tuple[Target, Write | MetadataWrite]] = []
         ledger = self._tensors.ledger
         with unseen():
-            self._tensors.before_write()
+            self._tensors.before_write(targets)
             for target in targets:
                 if target.metadata:
                     writes.append((target, ledger.before_metadata(target.tensor)))

@@ -274,11 +274,14 @@ class Session:
         """Note what only shows at the end: changes of memory that no op explains."""
         record, doubts = captured.record, self._tensors.doubts
         store = ValueStore(record, captured.ledger)
+        structure = record.structure
+        held = [(tensor, version) for tensor, _, version in structure.held_params]
+        held += [(buffer.initial, buffer.version) for _, buffer in structure.held_buffers]
         outs = zip(record.rows.out, record.rows.version)
         # in most runs nothing is written, which one look at each counter shows
-        if any(_versions(out) != version for out, version in outs if version is not None):
+        if any(_versions(out) != version for out, version in (*outs, *held) if version is not None):
             for row in store.unexplained_rows():
-                doubts.add("unexplained_write", row, row=row)
+                doubts.add("unexplained_write", max(row, 0), row=None if row < 0 else row)
         self._tensors.note_swapped()
         # what a forward returned was read last of all
         returned = [] if self._block else self._output_rows[:1]

@@ -163,8 +163,15 @@ class Tensors:
                 self.doubts.add("unexplained_write", len(self._rows))
                 self.ledger.lose(param, len(self._rows), "its parameter was given another storage, by no op")
 
-    def before_write(self) -> None:
-        """Note which storages are never copied; nothing is paid for this until something is written."""
+    def before_write(self, targets: Sequence[Target]) -> None:
+        """Note which storages are never copied, and the starting values of buffers about to be written.
+
+        Nothing is paid for this until something is written.
+        """
+        for target in targets:
+            for slot in [] if target.metadata else self._state.slots_on(storage_key(target.tensor)):
+                if not slot.rows:
+                    self._add_start(slot)
         count = self._state.num_params
         if self._params_noted != count:
             self._params_noted = count

@@ -61,7 +61,7 @@ class ThreadWatch:
         now = {thread: thread.ident for thread in threading.enumerate()}
         for thread in now.keys() - self._started.keys() - self._elsewhere:
             self.begins(thread, _starter(thread))  # it was started, and had no turn yet
-        changed = {**self._started, **{t: last for t in self._alive.keys() - now.keys()}}
+        changed = {**self._started, **dict.fromkeys(self._alive.keys() - now.keys(), last)}
         for thread, at in changed.items():
             if thread not in _beginnings.capturing and not _is_harmless(thread):
                 self._doubts.add("owner_thread_tripwire_changed", at)

@@ -248,9 +248,8 @@ def _rebuild(alias: Tensor, since: Sequence[Write]) -> Tensor:
             saved = next(write.saved for write in since if write.saved is not None)
             return saved.clone()
         first = since[0]
-        if first.saved is not None and first.index is None and same_geometry(first.region, alias):
-            if first.saved.dtype == alias.dtype and first.saved.is_conj() == alias.is_conj():
-                return first.saved.clone()
+        if first.saved is not None and first.index is None and _is_seen_alike(first.region, alias):
+            return first.saved.clone()
         scratch = alias.untyped_storage().clone()
         for write in reversed(since):
             if write.saved is None:
@@ -263,6 +262,12 @@ def _rebuild(alias: Tensor, since: Sequence[Write]) -> Tensor:
         rebuilt = _on(scratch, alias)
         mostly = rebuilt.numel() * rebuilt.element_size() * 2 >= scratch.nbytes()
         return rebuilt if mostly else rebuilt.clone()
+
+
+def _is_seen_alike(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors on one storage have the same elements in the same way."""
+    bits = (one.dtype, one.is_conj(), one.is_neg()) == (other.dtype, other.is_conj(), other.is_neg())
+    return bits and same_geometry(one, other)
 
 
 def _on(storage: torch.UntypedStorage, like: Tensor) -> Tensor:

@@ -35,8 +35,12 @@ class BufferState:
                 module._buffers.update(buffers)
         with torch.no_grad():
             for tensor, value in self._values:
-                if not is_same(value, tensor):  # writing would age what a trace holds of it
+                if is_same(value, tensor):  # writing would age what a trace holds of it
+                    continue
+                if (tensor.shape, tensor.dtype) == (value.shape, value.dtype):
                     tensor.copy_(value)
+                else:  # it was given another shape in place
+                    tensor.data = value.clone()
 
 
 def own_copy(inputs: Any) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchlens._replay.rerun import CannotReplayError, Replay, Replayed
 from torchlens._trace.reader import TraceReader
+from torchlens._values.plain import tensors_in
 from torchlens.errors import UnreadableError
 from torchlens.validation.comparison import difference, is_close, is_same
 from torchlens.validation.findings import Finding, Tally
@@ -16,6 +17,7 @@ from torchlens.validation.perturbation import perturbed
 
 _MOST_PARENTS = 16
 """Of a call with more parents, as a `cat` of hundreds, so many are moved: each takes a run of the call."""
+_OF_A_KIND = "made again, it gives something else; a {} among its tensors decides itself what a call does"
 _NO_BITS = "values on meta have no bits; dtype and shape agree"
 
 
@@ -54,18 +56,30 @@ class _Checker:
             self.tally.unchecked += [Finding(label, str(reason)) for label in labels]
             return
         except Exception as error:  # noqa: BLE001 - a call made on wrong inputs may raise anything
+            kind = self._subclass_in(row)
             text = f"made again, it raised {type(error).__name__}: {error}"
-            self.tally.failed += [Finding(label, text) for label in labels]
+            where = self.tally.unchecked if kind else self.tally.failed
+            where += [Finding(label, _OF_A_KIND.format(kind) if kind else text) for label in labels]
             return
         if apart and self._varies(row, expected, replayed):
             apart = []
-        if apart:
+        if apart and (kind := self._subclass_in(row)):
+            self.tally.unchecked += [Finding(label, _OF_A_KIND.format(kind)) for label in labels]
+        elif apart:
             self.tally.failed += apart
         elif any(tensor.is_meta for tensor in expected):
             self.tally.unchecked += [Finding(label, _NO_BITS) for label in labels]
         else:
             self.tally.checked += len(labels)
             self._look_for_what_does_not_move(row, replayed)
+
+    def _subclass_in(self, row: int) -> str | None:
+        """The class of a tensor that the call took or gave and that answers torch's calls itself."""
+        rows = self.reader.rows
+        for tensor in tensors_in([rows.args[row], rows.kwargs[row] or {}, rows.out[row]]):
+            if type(tensor) not in (Tensor, nn.Parameter):
+                return type(tensor).__name__
+        return None
 
     def _recorded(self, row: int) -> list[Tensor]:
         return [self._value(op) for op in self.reader.ops_of_row(row)]
