@@ -41,7 +41,6 @@ SEEN_TOO = {
     "another_storage_set": ("unexplained_write", "unwitnessed_op"),
     "pickled_and_back": ("unexplained_write", "unwitnessed_op"),
     "saved_and_loaded": ("host_round_trip", "unexplained_write", "unwitnessed_op"),
-    "half_a_write_that_raised": (),  # under a dispatch mode torch raises before it writes
     "bytes_of_a_storage": ("host_round_trip", "unwitnessed_op"),
     "buffer_written_by_a_script": ("unexplained_write", "unwitnessed_op"),
     "parameter_written_by_a_script": ("unexplained_write", "unwitnessed_op"),

@@ -19,7 +19,7 @@ from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, is_gathered, out_targets, region, with_inner
 from torchlens._records import Context, Side
 from torchlens._values.geometry import is_wrapper
-from torchlens._values.ledger import MetadataWrite, Write
+from torchlens._values.ledger import MetadataWrite, Write, was_half_done
 from torchlens._values.plain import tensors_in
 from torchlens._values.unseen import unseen
 from torchlens._values.versions import version_of
@@ -82,7 +82,7 @@ class Recording:
         except BaseException:
             for target, write in writes:
                 self._tensors.ledger.end_write(write, target.tensor)
-                if write.bumps > 0:  # it had written by then, and no op says so
+                if isinstance(write, Write) and was_half_done(write):  # no op says so
                     self._tensors.doubts.add("unexplained_write", len(self.rows))
             raise
         duration = perf_counter_ns() - start

@@ -226,6 +226,15 @@ class Ledger:
         return seen
 
 
+def was_half_done(write: Write) -> bool:
+    """Whether a call that raised had changed what it was about to write."""
+    if write.bumps > 0 or write.saved is None:
+        return write.bumps > 0
+    with unseen():
+        now = write.region if write.index is None else write.region[write.index]
+        return not torch.equal(now, write.saved)
+
+
 def _frozen(index: Any) -> Any:
     """The index with its tensors cloned, so that a later write into them changes nothing."""
     if isinstance(index, Tensor):
