@@ -133,8 +133,8 @@ def profilers(_: Subject) -> Iterator[Sign]:
 
 
 def other_threads(_: Subject) -> Iterator[Sign]:
-    """Threads that could do a model's work."""
-    names = [t.name for t in threading.enumerate() if t is not threading.current_thread()]
+    """Threads that could do a model's work, the youngest first."""
+    names = [t.name for t in reversed(threading.enumerate()) if t is not threading.current_thread()]
     if names:
         yield Sign(
             "limited",
