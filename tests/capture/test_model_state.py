@@ -39,6 +39,23 @@ def test_a_parameter_that_is_exchanged_while_the_model_runs_is_listed_once() -> 
     assert trace.check(), trace.check()
 
 
+class ReadsItsWeightThroughAView(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4, bias=False)
+        self.view = self.inner.weight.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x @ self.view)
+
+
+def test_another_view_of_a_parameter_reads_the_parameter() -> None:
+    trace = tl.trace(ReadsItsWeightThroughAView(), floats(2, 4))
+    assert [param.address for param in trace["matmul_1"].params] == ["inner.weight"]
+    assert [op.kind for op in trace.ops] == ["input", "call", "call", "output"]
+    assert trace.check()
+
+
 def test_one_of_two_tied_parameters_that_is_exchanged_keeps_its_address() -> None:
     class Unties(nn.Module):
         def __init__(self) -> None:

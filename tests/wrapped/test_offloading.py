@@ -75,6 +75,9 @@ def test_offloaded_weights(offload: Offload, tmp_path: Path) -> None:
     assert [module.address for module in first.modules] == [name for name, _ in plain().named_modules()]
     assert {param.address for param in first.params} == {name for name, _ in plain().named_parameters()}
     assert len(first.params) == len(list(plain().parameters()))
+    readers = [op for op in first.ops if op.type in ("linear", "embedding", "batch_norm", "mul")]
+    used = {param.address for op in readers for param in op.params}
+    assert used == {name for name, _ in plain().named_parameters()}
     assert {buffer.address for buffer in first.buffers} == {name for name, _ in plain().named_buffers()}
 
 

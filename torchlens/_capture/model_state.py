@@ -55,6 +55,8 @@ class ModelState:
         """By id of a tensor; several tensors stand for one parameter where it was replaced."""
         self._param_at: dict[tuple[int, str], _HeldParam] = {}
         self._replacements: list[Tensor] = []
+        self._params_by_storage: dict[StorageKey, list[Tensor]] | None = None
+        self._params_noted = 0
         self._add(root if root is not None else nn.Module(), None, "")
         for name, model in named.items():
             self._add(model, 0, name)
@@ -108,8 +110,9 @@ class ModelState:
         return self._slots_by_storage.get(key, [])
 
     def buffers_moved(self) -> None:
-        """Forget where buffers lie: one may have been given another storage."""
+        """Forget where buffers and parameters lie: one may have been given another storage."""
         self._slots_by_storage = None
+        self._params_by_storage = None
 
     def reassigned(self, module: nn.Module) -> Iterator[tuple[BufferSlot, Tensor]]:
         """The buffers of a module that hold another tensor object than when last seen."""
@@ -128,6 +131,22 @@ class ModelState:
         """Take in modules, parameters and buffers that were added since."""
         for index, module in enumerate(list(self.modules)):
             self._add_parts(index, module)
+
+    def params_on(self, key: StorageKey) -> list[Tensor]:
+        """The parameters that lie in this storage."""
+        if self._params_by_storage is None or self._params_noted != self.num_params:
+            self._params_noted = self.num_params
+            self._params_by_storage = found = {}
+            for tensor in (*(held[0] for held in self._params.values()), *self._replacements):
+                found.setdefault(storage_key(tensor), []).append(tensor)
+        return self._params_by_storage.get(key, [])
+
+    def take_up(self, module: nn.Module, made: list[nn.Parameter]) -> list[nn.Parameter]:
+        """Take those of new parameters that a module holds now for its own; the others are given back."""
+        held = set(map(id, module._parameters.values()))
+        if any(id(param) in held for param in made):
+            self._add_params(self.module_index[id(module)], module)
+        return [param for param in made if id(param) not in held]
 
     def param_storages(self) -> set[StorageKey]:
         tensors = [tensor for tensor, _, _ in self._params.values()]

@@ -30,6 +30,8 @@ from torchlens._records import ModuleCallEntry
 PASSING_CODES: Final = (nn.Module._wrapped_call_impl.__code__, nn.Module._call_impl.__code__)
 """The frames between a module's caller and `module_code`."""
 
+_LOOKS: Final = 8
+"""How many calls later a module may still take a parameter that was made for it."""
 _backward_running = torch._C._current_graph_task_id
 
 
@@ -92,6 +94,9 @@ class ModuleCalls:
         self._thread = get_ident()
         self._pending: list[tuple[int, CellType, FrameType]] = []
         """Calls whose module's own hooks run after ours, until they have run."""
+        self._made_params: list[nn.Parameter] = []
+        """Parameters made while the model runs, until it is known whether a running module took them."""
+        self._looks_left = 0
         self._handles: list[Any] = []
 
     def open(self) -> None:
@@ -132,6 +137,25 @@ class ModuleCalls:
             self._events.buffers_may_have_changed(self._watched)
         if self._pending:
             self.settle(frame)
+        if self._made_params:
+            self._find_holders()
+
+    def param_made(self, param: nn.Parameter) -> None:
+        """A call gave a parameter, as offloading does: look, at the next calls, which module takes it."""
+        self._made_params.append(param)
+        self._looks_left = _LOOKS
+        self.alert = True
+
+    def _find_holders(self) -> None:
+        """Take up the parameters that running modules hold for no longer than their call."""
+        for call in self._sites.calls:
+            begun = self._begun[call]
+            if begun is not None:
+                self._made_params = self._state.take_up(begun[0], self._made_params)
+        self._looks_left -= 1
+        if not self._looks_left:
+            self._made_params = []
+        self._watch(self._watched)
 
     def settle(self, frame: FrameType | None) -> None:
         """Read what callers received from modules whose own hooks are done, `frame` being none of them."""
@@ -152,7 +176,7 @@ class ModuleCalls:
 
     def _watch(self, module: nn.Module | None) -> None:
         self._watched = module if module is not None and module._buffers else None
-        self.alert = self._watched is not None or bool(self._pending)
+        self.alert = self._watched is not None or bool(self._pending or self._made_params)
 
     def compiled_calls(self) -> list[int]:
         """The first rows of the calls of modules that were compiled in place (`module.compile()`)."""

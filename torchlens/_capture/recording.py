@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchlens._capture.closures import closed_over
 from torchlens._capture.control_flow import as_without_capture
 from torchlens._capture.kinds import Special
+from torchlens._capture.modules import ModuleCalls
 from torchlens._capture.random_state import generator_states
 from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, is_gathered, out_targets, region, with_inner
@@ -32,19 +31,14 @@ _any_autocast = torch._C._is_any_autocast_enabled
 class Recording:
     """The rows of one capture as they grow, and what goes with some of them."""
 
-    def __init__(
-        self,
-        rows: list[tuple[Any, ...]],
-        tensors: Tensors,
-        hooks_away: Callable[[], AbstractContextManager[None]],
-    ) -> None:
+    def __init__(self, rows: list[tuple[Any, ...]], tensors: Tensors, calls: ModuleCalls) -> None:
         self.rows = rows
         self.generators: dict[int, list[tuple[str, Tensor]]] = {}
         self.reads: list[tuple[int, str, Tensor]] = []
         self.contexts: list[Context] = []
         self.context_index: dict[tuple[Any, ...], int] = {}
         self._tensors = tensors
-        self._hooks_away = hooks_away
+        self._calls = calls
         self._states: list[tuple[str, Tensor]] = []
         self.context(factory=False)  # what rows that are no calls stand under
 
@@ -75,7 +69,7 @@ class Recording:
                 targets = with_inner(targets)
         writes = self._before_writes(targets) if targets else []
         context = self.context(special.factory)
-        run = as_without_capture(func, caller, self._hooks_away) if special.control_flow else func
+        run = as_without_capture(func, caller, self._calls.hooks_away) if special.control_flow else func
         start = perf_counter_ns()
         try:
             out = run(*args, **kwargs)
@@ -106,6 +100,8 @@ class Recording:
         """Append the row that begins with `head`; False, and no row, when its result holds no tensor."""
         known = self._tensors.known
         if isinstance(out, Tensor):
+            if type(out) is nn.Parameter and not self._tensors.holds(out):
+                self._calls.param_made(out)
             known.add(id(out))
             version: Any = version_of(out)
         else:

@@ -81,7 +81,7 @@ class Session:
         self._transforms = Transforms(self._tensors, self._transform_returned)
         self._script_inputs: dict[int, list[tuple[Tensor, int | None]]] = {}
         """Of running calls of TorchScript modules, the tensors given and their version counters."""
-        self._recording = Recording(self._rows, self._tensors, self._calls.hooks_away)
+        self._recording = Recording(self._rows, self._tensors, self._calls)
         self._witness: Witness | None = None
         if options.witness:
             self._tensors.unseen_work = UnseenWork(self._rows, self._sites)

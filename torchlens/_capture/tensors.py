@@ -345,7 +345,8 @@ class Tensors:
 
     def _same_storage(self, tensor: Tensor) -> Tensor | None:
         """The last known tensor that covers the same elements, preferably with the same geometry."""
-        candidates = [known for _, known in self.index.tensors_on(storage_key(tensor))]
+        key = storage_key(tensor)
+        candidates = [*self._state.params_on(key), *(known for _, known in self.index.tensors_on(key))]
         region = region_of(tensor)
         same = [known for known in candidates if region_of(known) == region]
         around = same or [known for known in candidates if last_writers(region, [region_of(known)])[1]]
