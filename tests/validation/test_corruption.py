@@ -127,7 +127,7 @@ def reorder_writes(t: Tampering) -> None:
     t.writes_of("setitem_1").reverse()
 
 
-def forget_that_an_op_wrote(t: Tampering) -> None:
+def say_that_an_op_wrote(t: Tampering) -> None:
     t.reader.ledger.inplace.add((t.row("softmax_1"), 0))
 
 
@@ -229,6 +229,49 @@ def replace_what_a_module_returned(t: Tampering) -> None:
     t.reader.record.module_calls[t.reader.call_index["first:1"]].output = torch.zeros(4, 4)
 
 
+def add_an_edge_where_no_tensor_is(t: Tampering) -> None:
+    t.set_parents("sub_1", {"0": "chunk_1", "1": "chunk_2", "2": "input_1"})
+
+
+def add_a_parent(t: Tampering, label: str, position: str, parent: str) -> None:
+    op = t.op(label)
+    t.reader.lineage.parents[op] = (*t.reader.lineage.parents[op], (position, t.op(parent)))
+    vars(t.reader).pop("parents", None)
+
+
+def add_a_parent_from_elsewhere(t: Tampering) -> None:
+    add_a_parent(t, "sub_1", "1", "softmax_1")
+
+
+def add_a_parent_that_a_newer_write_hides(t: Tampering) -> None:
+    add_a_parent(t, "batch_norm_1", "0", "linear_1")
+
+
+def call_an_op_a_source(t: Tampering) -> None:
+    t.set_column("kind", "softmax_1", "source")
+
+
+def drop_a_buffer_version(t: Tampering) -> None:
+    next(b for b in t.reader.record.buffers if b.addresses == ("norm.running_mean",)).rows.pop()
+
+
+def exchange_buffer_versions(t: Tampering) -> None:
+    mean, var = (b for b in t.reader.record.buffers if b.addresses[0].startswith("norm.running"))
+    mean.rows[:], var.rows[:] = list(var.rows), list(mean.rows)
+
+
+def forget_a_root_call(t: Tampering) -> None:
+    t.reader.record.root_calls = []
+
+
+def let_a_module_return_what_came_later(t: Tampering) -> None:
+    t.reader.record.module_calls[t.reader.call_index["first:1"]].output = t.reader.rows.out[t.row("mul_1")]
+
+
+def say_that_it_failed(t: Tampering) -> None:
+    t.reader.record.status = "failed"
+
+
 CASES: dict[Callable[[Tampering], None], tuple[str, str]] = {
     swap_parents: ("sub_1:1", "gives another value"),
     drop_an_edge: ("sub_1:1", "argument 1 comes from no op"),
@@ -242,7 +285,7 @@ CASES: dict[Callable[[Tampering], None], tuple[str, str]] = {
     forget_what_was_written_besides: ("buffer_.*", r"shape \(4, 4\) instead of \(4,\)"),
     falsify_what_was_overwritten: ("linear_1:1", "gives another value"),
     reorder_writes: ("writes", "not in order"),
-    forget_that_an_op_wrote: ("softmax_1:1", "no write is recorded"),
+    say_that_an_op_wrote: ("softmax_1:1", "no write is recorded"),
     change_an_argument: ("mul_1:1", "gives another value"),
     change_a_keyword: ("softmax_1:1", "gives another value"),
     change_the_function: ("cos_1:1", "gives another value"),
@@ -262,6 +305,15 @@ CASES: dict[Callable[[Tampering], None], tuple[str, str]] = {
     read_the_old_statistics: ("buffer_.*", "gives another value"),
     lose_an_output: ("outputs", "are listed"),
     return_another_tensor: ("output", "not those of the trace's outputs"),
+    add_an_edge_where_no_tensor_is: ("sub_1:1", "a parent at 2, where no tensor is"),
+    add_a_parent_from_elsewhere: ("sub_1:1", "softmax_1:1 as a parent at 1, of which it reads nothing"),
+    add_a_parent_that_a_newer_write_hides: ("batch_norm_1:1", "linear_1:1 as a parent at 0, of which"),
+    call_an_op_a_source: ("softmax_1:1|source_1:1", "kind 'source' and has a function"),
+    drop_a_buffer_version: ("buffer_.*", "no buffer of that name lists it"),
+    exchange_buffer_versions: ("buffer_.*", "no buffer of that name lists it"),
+    forget_a_root_call: ("root calls", "are listed"),
+    let_a_module_return_what_came_later: ("first:1", "made after it had ended"),
+    say_that_it_failed: ("status", "'failed'"),
     replace_what_a_module_returned: ("first:1", "a tensor that no op has"),
 }
 

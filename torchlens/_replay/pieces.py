@@ -77,8 +77,7 @@ class Pieces:
         """What an op wrote into a storage; where it wrote nothing there, the tensor it gave."""
         reader = self._reader
         row, slot = reader.numbers.rows[op], reader.numbers.slots[op]
-        writes = [w for w in self.writes_of_row.get(row, ()) if (w.slot or 0) == slot]
-        places = [w.tensor for w in writes if storage_key(w.tensor) == key]
+        places = self.written_places(op, key)
         if not places:
             made = reader.tensor(row, slot)
             places = [reader.values.geometry(made, row, after=True)]
@@ -91,6 +90,19 @@ class Pieces:
             given = reader.values.geometry(reader.tensor(row, slot), row, after=True)
             values = [_seen_through(self._edited[op], given, place) for place in places]
         return [Piece(op, value, place) for value, place in zip(values, places)]
+
+    def written_places(self, op: int, key: StorageKey) -> list[Tensor]:
+        """What an op wrote of a storage, each part as a tensor with its geometry."""
+        row, slot = self._reader.numbers.rows[op], self._reader.numbers.slots[op]
+        writes = [w for w in self.writes_of_row.get(row, ()) if (w.slot or 0) == slot]
+        return [w.tensor for w in writes if storage_key(w.tensor) == key]
+
+    def places(self, op: int, key: StorageKey) -> list[Tensor]:
+        """The same, or where it wrote nothing there, the tensor that it gave."""
+        reader = self._reader
+        row, slot = reader.numbers.rows[op], reader.numbers.slots[op]
+        made = reader.tensor(row, slot)
+        return self.written_places(op, key) or [reader.values.geometry(made, row, after=True)]
 
     def of_param(self, param: int, tensor: Tensor, row: int) -> Piece:
         """A parameter as it was before a row's call, which was given `tensor`, this or another parameter."""

@@ -157,7 +157,8 @@ class Replay:
             _share(together, reach, behind, inputs, key)
         for at in tensors:
             if at not in inputs.by_object:
-                inputs.by_object[at] = _apart(behind[at], reach[at], at in needs_grad)
+                shared = is_torchs(self._function(row))
+                inputs.by_object[at] = _apart(behind[at], reach[at], at in needs_grad, shared=shared)
                 if not self._is_reshaped(tensors[at], row):
                     inputs.only_read[at] = inputs.by_object[at]
         return inputs
@@ -246,16 +247,34 @@ def _share(
     inputs.by_storage[key] = stand_in
 
 
-def _apart(pieces: list[Piece], reach: list[Tensor], needs_grad: bool) -> Tensor:
-    """An argument that the call only reads; `reach` begins with its geometry."""
+def is_torchs(func: Any) -> bool:
+    """Whether a function is torch's own, which can be trusted to write only what it says."""
+    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        name: str = func._qualified_op_name if isinstance(func, torch._ops.OpOverloadPacket) else func.name()
+        return name.startswith(("aten::", "prims::"))
+    if func is _same or not hasattr(func, "__module__") or func.__module__ is None:  # C's methods have none
+        return True
+    return func.__module__.partition(".")[0] in ("torch", "builtins")
+
+
+def _apart(pieces: list[Piece], reach: list[Tensor], needs_grad: bool, *, shared: bool) -> Tensor:
+    """An argument that the call only reads; `reach` begins with its geometry.
+
+    Unless the memory may be `shared` with what the trace and the model hold, it is a copy.
+    """
     seen = reach[0]
     if not is_plain(seen):
-        return _the_one(pieces, seen)
+        one = _the_one(pieces, seen)
+        return one if shared else one.clone()
     if is_whole(pieces, reach) or storage_key(seen) < 0 or are_foreign(pieces, seen):
         value = pieces[-1].value
         if type(value) not in (Tensor, torch.nn.Parameter):
             return value  # a subclass decides itself what `detach` is
         value = value.data  # unlike what `detach` gives, it counts its changes for itself
+        if not shared and storage_key(seen) > 0:
+            value = StandIn.of([Piece(0, value, seen)], [seen]).view(seen)
+        elif not shared:
+            value = value.clone()
     else:
         value = StandIn.of(pieces, reach).view(seen)
     floating = value.is_floating_point() or value.is_complex()

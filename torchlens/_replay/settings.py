@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchlens._records import Context
@@ -54,6 +56,19 @@ def generators_at(states: Sequence[tuple[str, torch.Tensor]], given: Any) -> Gen
     finally:
         for generator, state in saved:
             generator.set_state(state)
+
+
+@contextmanager
+def untouched_generators() -> Generator[None]:
+    """Run the body and give torch's, Python's and numpy's generators back as they were."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    state, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(numpy)
 
 
 def _default_generator(device: str) -> torch.Generator:

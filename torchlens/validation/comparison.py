@@ -27,6 +27,16 @@ def is_same(expected: Tensor, found: Tensor) -> bool:
     return expected.is_meta or all(map(_equal_bits, _parts(expected), _parts(found)))
 
 
+def is_equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same values, 0 being equal to -0 and a NaN to another."""
+    if _looks(one) != _looks(other):
+        return False
+    if one.is_meta:
+        return True
+    pairs = zip(_parts(one), _parts(other))
+    return all(_equal_bits(a, b) or (a.shape == b.shape and _equal_values(a, b)) for a, b in pairs)
+
+
 def is_close(expected: Tensor, found: Tensor) -> bool:
     """Whether two tensors that look alike agree within the tolerances torch tests its kernels with."""
     try:
@@ -61,6 +71,10 @@ def _scale(quantized: Tensor) -> list[Tensor]:
     if quantized.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
         return [torch.tensor([quantized.q_scale(), float(quantized.q_zero_point())])]
     return [quantized.q_per_channel_scales(), quantized.q_per_channel_zero_points()]
+
+
+def _equal_values(left: Tensor, right: Tensor) -> bool:
+    return bool(((left == right) | ((left != left) & (right != right))).all())
 
 
 def _equal_bits(left: Tensor, right: Tensor) -> bool:

@@ -1,17 +1,15 @@
-"""What a second forward needs to start where the first one did, and whether both gave the same."""
+"""What a second forward needs to start where the first one did."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torchlens._values.plain import tensors_in
-from torchlens.validation.comparison import difference, is_same
-from torchlens.validation.findings import Finding, Tally
+from torchlens.validation.comparison import is_same
 
 
 class BufferState:
@@ -53,30 +51,3 @@ def own_copy(inputs: Any) -> Any:
         return copy.deepcopy(inputs, memo)
     except (TypeError, RuntimeError, NotImplementedError, ValueError):
         return inputs
-
-
-def compare_outputs(expected: Sequence[Tensor], found: Sequence[Tensor], varies: bool) -> Tally:
-    """Compare the output tensors of a traced and of a plain forward.
-
-    `varies`: two plain forwards differ too, so that a difference says nothing about the trace.
-    """
-    tally = Tally()
-    if len(expected) != len(found):
-        text = f"holds {len(found)} tensors in a plain forward, {len(expected)} in the traced one"
-        _add(tally, Finding("output", text), varies)
-        return tally
-    for number, (one, other) in enumerate(zip(expected, found), start=1):
-        apart = difference(one, other)
-        if apart is None:
-            tally.checked += 1
-        else:
-            _add(tally, Finding(f"output_{number}", f"a plain forward gives another value: {apart}"), varies)
-    return tally
-
-
-def _add(tally: Tally, finding: Finding, varies: bool) -> None:
-    if varies:
-        text = "two plain forwards from one random state differ too, so the traced one cannot be compared"
-        tally.unchecked.append(Finding(finding.about, text))
-    else:
-        tally.failed.append(finding)

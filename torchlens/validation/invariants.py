@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, cast
 
+from torch import Tensor
+
+from torchlens._replay.pieces import Pieces
 from torchlens._trace.reader import TraceReader
-from torchlens._values.lineage import positions
+from torchlens._values.geometry import last_writers, region_of, storage_key
+from torchlens._values.lineage import HOST, positions
 from torchlens._values.plain import tensors_in
 from torchlens.validation.findings import Finding, Tally
 
@@ -42,6 +46,75 @@ def inputs_have_origins(reader: TraceReader) -> Iterator[Finding]:
             if position not in known and tensor.numel():
                 label = reader.op_labels[reader.numbers.first[row]]
                 yield Finding(label, f"argument {position} comes from no op and is no parameter")
+
+
+def edges_carry_elements(reader: TraceReader) -> Iterator[Finding]:
+    """Each parent stands at a tensor argument and gave some of the elements that are read of it."""
+    rows, numbers = reader.rows, reader.numbers
+    pieces = Pieces(reader)
+    for op, edges in enumerate(reader.lineage.parents):
+        row = numbers.rows[op]
+        taken = dict(positions(rows.args[row], rows.kwargs[row]))
+        behind: dict[str, list[int]] = {}
+        for position, parent in edges:
+            behind.setdefault(position, []).append(parent)
+        for position, parents in behind.items():
+            if position == HOST:
+                continue
+            if position not in taken:
+                yield Finding(reader.op_labels[op], f"has a parent at {position}, where no tensor is")
+                continue
+            seen = reader.values.geometry(taken[position], row, after=False)
+            for parent in _hidden(pieces, parents, seen):
+                text = f"has {reader.op_labels[parent]} as a parent at {position}, of which it reads nothing"
+                yield Finding(reader.op_labels[op], text)
+
+
+def _hidden(pieces: Pieces, parents: list[int], seen: Tensor) -> Iterator[int]:
+    """Those of several parents that newer ones hide, that lie in another storage, or that wrote nothing.
+
+    One may have written nothing: the op that made the tensor.
+    """
+    if len(parents) < 2:
+        return
+    key = storage_key(seen)
+    yield from [parent for parent in parents if not pieces.written_places(parent, key)][1:]
+    newest_first = sorted(parents, reverse=True)
+    places = [(parent, place) for parent in newest_first for place in pieces.places(parent, key)]
+    on_it = [(parent, place) for parent, place in places if storage_key(place) == key]
+    found, _ = last_writers(region_of(seen), [region_of(place) for _, place in on_it])
+    visible = {on_it[at][0] for at in found}
+    yield from (parent for parent in parents if parent not in visible)
+
+
+def rows_are_of_their_kind(reader: TraceReader) -> Iterator[Finding]:
+    """A call has a function; an input or source has a name, and was computed from nothing."""
+    rows = reader.rows
+    for row, (kind, func, args) in enumerate(zip(rows.kind, rows.func, rows.args)):
+        named = isinstance(func, str)
+        if kind in ("input", "source") and (not named or args):
+            found = "has a function or arguments"
+        elif kind == "call" and named:
+            found = "has no function"
+        elif kind in ("buffer", "output") and (not named or len(args) > 1):
+            found = "was not made of one tensor"
+        else:
+            continue
+        label = reader.op_labels[reader.numbers.first[row]]
+        yield Finding(label, f"is said to be of kind {kind!r} and {found}")
+
+
+def buffers_have_their_versions(reader: TraceReader) -> Iterator[Finding]:
+    """Each buffer version belongs to the one buffer that bears its name."""
+    rows = reader.rows
+    owners = {row: buffer for buffer in reader.record.buffers for row in buffer.rows}
+    for row, kind in enumerate(rows.kind):
+        if kind == "buffer" and (row not in owners or rows.func[row] not in owners[row].addresses):
+            label = reader.op_labels[reader.numbers.first[row]]
+            yield Finding(label, f"is a version of {rows.func[row]!r}, and no buffer of that name lists it")
+    for row, buffer in owners.items():
+        if rows.kind[row] != "buffer":
+            yield Finding(buffer.addresses[0], f"lists row {row} as a version, which is none")
 
 
 def passes_are_gapless(reader: TraceReader) -> Iterator[Finding]:
@@ -160,6 +233,13 @@ def ends_are_marked(reader: TraceReader) -> Iterator[Finding]:
         found = [row for row in range(len(kinds)) if kinds[row] == kind]
         if sorted(listed) != found:
             yield Finding(f"{kind}s", f"rows {sorted(listed)} are listed, rows {found} are of this kind")
+    if (record.status == "failed") != (record.failure is not None):
+        yield Finding("status", f"it is {record.status!r}, and the exception is {record.failure}")
+    outermost = [at for at, call in enumerate(record.module_calls) if at and call.parent == 0]
+    if list(record.root_calls) != outermost:
+        yield Finding(
+            "root calls", f"calls {list(record.root_calls)} are listed, {outermost} were made there"
+        )
     if not record.is_block and record.status == "complete":
         held = [id(tensor) for tensor in tensors_in(record.output)]
         if held != [id(reader.tensor(row, 0)) for row in record.outputs]:
@@ -176,11 +256,16 @@ def calls_know_their_tensors(reader: TraceReader) -> Iterator[Finding]:
             if id(tensor) not in known:
                 yield Finding(reader.call_labels[at], "took or gave a tensor that no op has")
                 break
+        if call.end is not None and any(_is_made_later(reader, t, call.end) for t in tensors_in(call.output)):
+            yield Finding(reader.call_labels[at], "gave a tensor that was made after it had ended")
 
 
 RULES: Final[tuple[Rule, ...]] = (
     edges_lead_back,
     inputs_have_origins,
+    edges_carry_elements,
+    rows_are_of_their_kind,
+    buffers_have_their_versions,
     passes_are_gapless,
     labels_are_unique,
     layers_are_of_one_sort,
@@ -192,6 +277,12 @@ RULES: Final[tuple[Rule, ...]] = (
     ends_are_marked,
     calls_know_their_tensors,
 )
+
+
+def _is_made_later(reader: TraceReader, tensor: Tensor, row: int) -> bool:
+    """Whether every call that gave a tensor came at or after a row."""
+    made = reader.makers.get(id(tensor), ())
+    return bool(made) and all(at >= row for at, _ in made)
 
 
 def _several(value: Any) -> tuple[Any, ...]:

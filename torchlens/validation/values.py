@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from torchlens._replay.rerun import CannotReplayError, Replay, Replayed
+from torchlens._replay.settings import untouched_generators
 from torchlens._trace.reader import TraceReader
 from torchlens._values.plain import tensors_in
 from torchlens.errors import UnreadableError
-from torchlens.validation.comparison import difference, is_close, is_same
+from torchlens.validation.comparison import difference, is_close, is_equal, is_same
 from torchlens.validation.findings import Finding, Tally
 from torchlens.validation.perturbation import perturbed
 
 _MOST_PARENTS = 16
 """Of a call with more parents, as a `cat` of hundreds, so many are moved: each takes a run of the call."""
+_VARIES = "made twice from the same inputs, it gives two values, and no random state was recorded for it"
 _OF_A_KIND = "made again, it gives something else; a {} among its tensors decides itself what a call does"
 _NO_BITS = "values on meta have no bits; dtype and shape agree"
 
@@ -28,9 +30,10 @@ def check_values(reader: TraceReader) -> Tally:
     values of buffers are where the data comes from, and nothing says what they ought to be.
     """
     checker = _Checker(reader, Replay(reader), Tally())
-    for row in range(len(reader.rows)):
-        if is_computed(reader, row):
-            checker.check(row)
+    with untouched_generators():
+        for row in range(len(reader.rows)):
+            if is_computed(reader, row):
+                checker.check(row)
     return checker.tally
 
 
@@ -61,8 +64,12 @@ class _Checker:
             where = self.tally.unchecked if kind else self.tally.failed
             where += [Finding(label, _OF_A_KIND.format(kind) if kind else text) for label in labels]
             return
-        if apart and self._varies(row, expected, replayed):
-            apart = []
+        if apart and self._varies(row, replayed):
+            if len(expected) == len(replayed.outs) and all(map(is_close, expected, replayed.outs)):
+                apart = []
+            else:
+                self.tally.unchecked += [Finding(label, _VARIES) for label in labels]
+                return
         if apart and (kind := self._subclass_in(row)):
             self.tally.unchecked += [Finding(label, _OF_A_KIND.format(kind)) for label in labels]
         elif apart:
@@ -102,25 +109,27 @@ class _Checker:
             if (apart := difference(recorded, written.value)) is not None:
                 yield Finding(labels[0], f"made again, it writes another value: {apart}")
 
-    def _varies(self, row: int, expected: list[Tensor], replayed: Replayed) -> bool:
-        """Whether a call that missed its value misses itself too, while staying within rounding."""
+    def _varies(self, row: int, replayed: Replayed) -> bool:
+        """Whether a call gives other bits each time it is made."""
         try:
             again = self.replay.run(row)
         except Exception:  # noqa: BLE001 - once more, what a call raises can be anything
-            return True
-        if all(map(is_same, replayed.outs, again.outs)):
             return False
-        return len(expected) == len(replayed.outs) and all(map(is_close, expected, replayed.outs))
+        return not all(map(is_same, replayed.outs, again.outs))
 
     def _look_for_what_does_not_move(self, row: int, replayed: Replayed) -> None:
         reader = self.reader
-        for parent in self.replay.parents(row)[:_MOST_PARENTS]:
+        parents = self.replay.parents(row)
+        if len(parents) > _MOST_PARENTS:
+            text = f"of its {len(parents)} parents only the first {_MOST_PARENTS} were moved"
+            self.tally.advice.append(Finding(reader.op_labels[reader.numbers.first[row]], text))
+        for parent in parents[:_MOST_PARENTS]:
             try:
                 other = perturbed(self._value(parent))
                 if other is None:
                     continue
                 before, after = _all_of(replayed), _all_of(self.replay.run(row, {parent: other}))
-                is_moved = len(after) != len(before) or not all(map(is_same, before, after))
+                is_moved = len(after) != len(before) or not all(map(is_equal, before, after))
             except Exception:  # noqa: BLE001 - the value is gone, or the call cannot take another one
                 continue
             if not is_moved:
