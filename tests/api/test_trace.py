@@ -220,3 +220,8 @@ def test_a_dict_of_models_must_hold_modules() -> None:
         tl.capture({"a": nn.ReLU(), "b": lambda x: x}),
     ):
         raise AssertionError("ran")
+
+
+def test_options_of_another_class_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"capture=\{'seed': 1\} is a dict; give tl.options.CaptureOptions"):
+        tl.trace(nn.ReLU(), floats(2), capture={"seed": 1})  # type: ignore[arg-type]

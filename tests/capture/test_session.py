@@ -29,7 +29,7 @@ def test_recomputation_is_not_recorded_twice(reentrant: bool) -> None:
     assert op_labels(trace) == "linear_1:1 tanh_1:1 sum_1:1"
     assert trace.modules[""].num_calls == 1 and len(trace.module_calls) == 3
     assert torch.equal(x.grad, expected)
-    assert trace.notes == ("1 backward calls ran inside the block; they are not forward ops.",)
+    assert trace.notes == ("1 backward call ran during the capture; what backward does is no forward op.",)
     assert [op.label for op in trace["sum_1"].parents] == ["tanh_1:1"]
 
 

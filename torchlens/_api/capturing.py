@@ -16,7 +16,7 @@ from torchlens._capture.random_state import derived_seed, seeded
 from torchlens._capture.refusals import refuse_unsupported
 from torchlens._capture.session import Session, refuse_nested
 from torchlens._capture.unwrapping import root_of, unwrapped
-from torchlens.errors import InputError
+from torchlens.errors import InputError, OptionError
 from torchlens.options import CaptureOptions
 
 
@@ -39,7 +39,7 @@ def trace(
     (1, 2)
     """
     refuse_nested()
-    options = capture or CaptureOptions()
+    options = _checked(capture)
     if options.seed is None:
         options = replace(options, seed=derived_seed())
     model = unwrapped(model)
@@ -76,7 +76,7 @@ def capture(
     2
     """
     refuse_nested()
-    options = capture or CaptureOptions()
+    options = _checked(capture)
     session = _session(model, options)
     result = Trace()
     with seeded(options.seed), compiled_code_eager():
@@ -89,6 +89,16 @@ def capture(
             raise
         captured = session.close()
         result._finish(captured.record, captured.ledger)
+
+
+def _checked(options: object) -> CaptureOptions:
+    if options is None:
+        return CaptureOptions()
+    if not isinstance(options, CaptureOptions):
+        raise OptionError(
+            f"capture={options!r} is a {type(options).__name__}; give tl.options.CaptureOptions(...)"
+        )
+    return options
 
 
 def _session(model: Callable[..., Any] | Mapping[str, nn.Module], options: CaptureOptions) -> Session:

@@ -51,8 +51,9 @@ class ModelState:
         self._slots_by_tensor: dict[int, BufferSlot] = {}
         self._slots_by_storage: dict[StorageKey, list[BufferSlot]] | None = None
         self._params: dict[int, _HeldParam] = {}
-        self._first_storages: list[tuple[Tensor, StorageKey]] = []
         """By id of a tensor; several tensors stand for one parameter where it was replaced."""
+        self._first_storages: list[tuple[Tensor, StorageKey]] = []
+        """Parameters, and the storage each lay on when it was first seen."""
         self._param_at: dict[tuple[int, str], _HeldParam] = {}
         self._replacements: list[Tensor] = []
         self._params_by_storage: dict[StorageKey, list[Tensor]] | None = None

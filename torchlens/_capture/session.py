@@ -293,7 +293,8 @@ class Session:
         notes = sorted(self._calls.notes)
         if self._mode.backward_calls:
             count = self._mode.backward_calls
-            notes.append(f"{count} backward calls ran inside the block; they are not forward ops.")
+            calls = "1 backward call" if count == 1 else f"{count} backward calls"
+            notes.append(f"{calls} ran during the capture; what backward does is no forward op.")
         if self._mode.kept_whole:
             names = ", ".join(sorted(self._mode.kept_whole))
             notes.append(

@@ -43,4 +43,4 @@ def find(views: Views, key: object) -> Op | Layer | Module | ModuleCall:
     if addressed[1] is not None:
         return views.module_call(addressed[1])
     names = dict.fromkeys([*reader.layer_index, *reader.module_index, *reader.op_index, *reader.call_index])
-    raise MissingKeyError(missing(key, "layer, op or module", names))
+    raise MissingKeyError(missing(key, "layer, op or module", filter(None, names)))

@@ -48,7 +48,10 @@ def build_object(target: str) -> object:
             f"{target} is of type {type(found).__name__}; name an nn.Module or a callable that returns one"
         )
     try:
-        return found()
+        built = found()
+        if built is None:
+            raise ValueError("it returned None, so a `return` is missing")
+        return built
     except Exception as error:
         raise TargetError(
             f"{target} raised {type(error).__name__}: {error}; a factory is called without arguments"

@@ -81,7 +81,7 @@ def fused_kernels(subject: Subject) -> Iterator[Sign]:
             "limited",
             f"{_named(fusing)}: may run as one fused kernel, which is one op; the modules it replaces are "
             "not called then",
-            "run with gradients enabled: torch then takes the path written in Python",
+            "to see inside, capture with CaptureOptions(fused='expand')",
         )
 
 
