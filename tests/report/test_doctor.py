@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import threading
-from collections import namedtuple
+from collections import UserDict, namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -520,3 +520,35 @@ def test_nothing_is_run_and_nothing_recorded() -> None:
 def test_report_has_the_doctor_only() -> None:
     with pytest.raises(AttributeError, match=r"torchlens.report has no 'nurse'; it has doctor"):
         tl.report.nurse
+
+
+class Hostile:
+    """Every question asked of an object of this class is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was asked for")
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        raise AssertionError("the class was asked for")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x
+
+
+class HostileList(list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("it was walked")
+
+
+def test_no_code_of_the_user_runs() -> None:
+    page = tl.report.doctor(nn.ReLU(), (HostileList([torch.ones(2)]), {"more": Hostile()}))
+    assert page
+
+
+def test_keyword_inputs_and_mappings_are_looked_into() -> None:
+    batch = UserDict(ids=torch.ones(2, dtype=torch.float64))
+    page = tl.report.doctor(nn.Linear(2, 2), batch, input_kwargs={"mask": torch.ones(2, dtype=torch.float64)})
+    ((_, words, _), *more) = found(page, "other input dtypes")
+    assert {"0.ids", "mask"} <= set(" ".join([words, *(row[1] for row in more)]).replace(",", " ").split())
+    assert found(page, "opaque inputs") == [("ok", "", "")]

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from types import FrameType, FunctionType, MemberDescriptorType, MethodType
+from types import FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType
 from typing import Any, Final, cast
 
 from torch import Tensor, nn
@@ -94,7 +94,7 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, object]]:
     elif kind in _Wrapping:
         yield name, held.__func__
     else:
-        attributes = _attributes(value)
+        attributes = attributes_of(value)
         if "__path__" not in attributes:  # packages lead everywhere
             yield from ((f"{name}.{key}", item) for key, item in list(attributes.items()))
         yield from _slots(name, value)
@@ -110,12 +110,16 @@ def _cached_parts(name: str, function: object) -> Iterator[tuple[str, object]]:
             yield f"{name}.cache[{at}]", held
 
 
-def _attributes(value: object) -> dict[str, object]:
-    try:
-        attributes = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return cast("dict[str, object]", attributes) if type(attributes) is dict else {}
+def attributes_of(value: object) -> dict[str, object]:
+    """What an object's own dictionary holds, read without running code of its class; empty without one."""
+    for owner in type(value).__mro__:
+        descriptor = vars(owner).get("__dict__")
+        if descriptor is not None:
+            if type(descriptor) not in (GetSetDescriptorType, MemberDescriptorType):  # a user's property
+                return {}
+            attributes = descriptor.__get__(value)
+            return cast("dict[str, object]", attributes) if type(attributes) is dict else {}
+    return {}
 
 
 def _slots(name: str, value: object) -> Iterator[tuple[str, object]]:

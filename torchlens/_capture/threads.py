@@ -133,11 +133,12 @@ class _Beginnings:
                 self._users = None
 
     def _first_step(self, frame: FrameType, event: str, arg: Any) -> None:
-        users = self._users
+        with self._lock:  # the last capture may be ending
+            users, watches = self._users, list(self._watches)
         sys.setprofile(users)
         thread = threading.current_thread()
         starter = _starter(thread)
-        for watch in list(self._watches):
+        for watch in watches:
             watch.begins(thread, starter)
         if users is not None:
             users(frame, event, arg)

@@ -139,16 +139,17 @@ def doctor(
     or an input that cannot be used.
     """
     model: object = None
-    args: object = None
+    args: tuple[Any, ...] | None = None
+    kwargs: dict[str, Any] = {}
     if target is not None:
         try:
             specs = [InputSpec.parse(text) for text in inputs or []]
-            model, args = _prepare_any(target, specs, device, train=train)
+            model, args, kwargs = _prepare_any(target, specs, device, train=train)
         except TorchLensError as refused:
             _stop(str(refused), _BAD_REQUEST)
     elif inputs:
         _stop("--input describes the inputs of a TARGET, and none is given", _BAD_REQUEST)
-    page = tl.report.doctor(model, args)
+    page = tl.report.doctor(model, args, input_kwargs=kwargs)
     if markdown:
         typer.echo(page.to_markdown())
     else:
@@ -188,7 +189,9 @@ def _prepare(
     return model, *_random_inputs(specs, place)
 
 
-def _prepare_any(target: str, specs: list[InputSpec], device: str, *, train: bool) -> tuple[object, object]:
+def _prepare_any(
+    target: str, specs: list[InputSpec], device: str, *, train: bool
+) -> tuple[object, tuple[Any, ...] | None, dict[str, Any]]:
     """What a target gives, be it a model or not, and its inputs as the doctor takes them."""
     import torch
 
@@ -198,7 +201,7 @@ def _prepare_any(target: str, specs: list[InputSpec], device: str, *, train: boo
         _move(model, place)
         model.train(train)
     args, kwargs = _random_inputs(specs, place)
-    return model, (*args, *([kwargs] if kwargs else [])) if specs else None
+    return model, args if specs else None, kwargs
 
 
 def _move(model: nn.Module, place: torch.device) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -65,21 +65,24 @@ CHECKS: Final = (
 """In the order of the page. A check that finds nothing is listed as clear."""
 
 
-def doctor(model: object = None, inputs: Any = None) -> Diagnosis:
+def doctor(
+    model: object = None, inputs: Any = None, *, input_kwargs: Mapping[str, Any] | None = None
+) -> Diagnosis:
     """What about a model, its inputs and this environment is known to break, is limited, or was not tested.
 
-    Nothing of the model is run and nothing is changed. `inputs` is what `tl.trace` would be given as `x`;
-    without a model the environment alone is looked at. The result prints as a page, has `rows`, and is true
-    when nothing is refused.
+    Nothing of the model is run and nothing is changed. `inputs` is what `tl.trace` would be given as `x`,
+    `input_kwargs` what it takes by that name; without a model the environment alone is looked at. The result
+    prints as a page, has `rows`, and is true when nothing is refused.
 
     >>> import torch, torchlens as tl
     >>> page = tl.report.doctor(torch.nn.BatchNorm1d(3), torch.zeros(2, 3))
     >>> [row.check for row in page.of("limited") if "BatchNorm1d" in row.found]
     ['training mode']
     """
-    given = {"environment": True, "model": model is not None, "inputs": inputs is not None}
+    has_inputs = inputs is not None or bool(input_kwargs)
+    given = {"environment": True, "model": model is not None, "inputs": has_inputs}
     with torch._C.DisableTorchFunction():  # reading a tensor's attributes runs code of its subclass
-        subject = examine(model, inputs)
+        subject = examine(model, inputs, input_kwargs)
         rows = [row for check in CHECKS if given[check.about] for row in _rows(check, subject)]
     return Diagnosis(subject.name, tuple(rows))
 

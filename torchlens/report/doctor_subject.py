@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import torch
@@ -70,28 +73,31 @@ class Subject:
         return type(root).__name__ if root is not None else _function_name(self.model)
 
 
-def examine(model: object, inputs: object) -> Subject:
+def examine(model: object, inputs: object, input_kwargs: Mapping[str, object] | None = None) -> Subject:
     """Walk a model and inputs as `tl.trace` would take them; without inputs, pass None."""
     inside: object = unwrapped(cast("Callable[..., Any]", model)) if callable(model) else model
     modules = tuple(_modules(root_of(inside), "", set()))
-    args = cast("tuple[object, ...]", inputs if type(inputs) is tuple else (inputs,))
-    found = [part for at, value in enumerate(args) for part in _parts(value, str(at))]
-    held = tuple(NamedTensor(name, value) for name, value in found if isinstance(value, Tensor))
+    alone: tuple[object, ...] = () if inputs is None else (inputs,)
+    args = cast("tuple[object, ...]", inputs) if type(inputs) is tuple else alone
+    given = [*((str(at), value) for at, value in enumerate(args)), *(input_kwargs or {}).items()]
+    found = [part for name, value in given for part in _parts(value, name)]
+    held = tuple(NamedTensor(name, cast("Tensor", v)) for name, v in found if issubclass(type(v), Tensor))
     return Subject(
         given=model,
         model=inside,
         modules=modules,
         params=tuple(_tensors(modules, "_parameters")),
         buffers=tuple(_tensors(modules, "_buffers")),
-        inputs=None if inputs is None else held,
-        objects=tuple(value for _, value in found if not isinstance(value, Tensor)),
+        inputs=None if inputs is None and not input_kwargs else held,
+        objects=tuple(value for _, value in found if not issubclass(type(value), Tensor)),
     )
 
 
 def _function_name(model: object) -> str:
-    named: object = vars(model).get("__name__") if hasattr(model, "__dict__") else None
-    own = model.__name__ if callable(model) and hasattr(model, "__name__") else named
-    return own if isinstance(own, str) else type(model).__name__
+    """The name of a function; of any other object that of its class, as asking the object runs its code."""
+    if isinstance(model, (FunctionType, BuiltinFunctionType, MethodType)):
+        return model.__name__
+    return type(model).__name__
 
 
 def _modules(module: nn.Module | None, address: str, seen: set[int]) -> Iterator[NamedModule]:
@@ -116,7 +122,7 @@ def _tensors(modules: tuple[NamedModule, ...], table: str) -> Iterator[NamedTens
 
 def _parts(value: object, name: str, depth: int = 0) -> Iterator[tuple[str, object]]:
     """The tensors and the objects in an input, through the containers that a capture walks too."""
-    if isinstance(value, Tensor):
+    if issubclass(type(value), Tensor):
         yield name, value
     elif type(value) in SCALARS or depth > _DEEPEST_INPUT:
         return
@@ -129,13 +135,28 @@ def _parts(value: object, name: str, depth: int = 0) -> Iterator[tuple[str, obje
                 yield from _parts(item, f"{name}.{key}", depth + 1)
 
 
-def _items(value: object) -> list[tuple[object, object]] | None:
-    if isinstance(value, (tuple, list)):
-        return list(enumerate(cast("list[object]", value)))
-    if isinstance(value, dict):
-        return list(cast("dict[object, object]", value).items())
-    if "__dataclass_fields__" in dir(type(value)):
-        fields = cast("dict[str, object]", type(value).__dict__.get("__dataclass_fields__", {}))
-        held = vars(value) if hasattr(value, "__dict__") else {}
-        return [(name, held[name]) for name in fields if name in held]
+_tuple_items = cast("Callable[[Any], Iterator[object]]", tuple.__iter__)
+_list_items = cast("Callable[[Any], Iterator[object]]", list.__iter__)
+_dict_items = cast("Callable[[Any], Iterable[tuple[object, object]]]", dict.items)
+
+
+def _items(value: Any) -> list[tuple[object, object]] | None:
+    """What a container holds, read through the built-in base: none of a user's code runs."""
+    kind = cast("type[Any]", type(value))
+    if issubclass(kind, tuple):
+        return list(enumerate(_tuple_items(value)))
+    if issubclass(kind, list):
+        return list(enumerate(_list_items(value)))
+    if "__dataclass_fields__" in dir(kind):
+        return list(_fields(value, kind))
+    if issubclass(kind, dict):
+        return list(_dict_items(value))
+    if issubclass(kind, UserDict):
+        return list(_dict_items(value.data))
     return None
+
+
+def _fields(value: object, kind: type[Any]) -> Iterator[tuple[str, object]]:
+    for name in kind.__dataclass_fields__:
+        with suppress(AttributeError):  # not assigned
+            yield name, object.__getattribute__(value, name)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
+from torchlens._capture.origins import attributes_of
 from torchlens._values.plain import tensors_in
 from torchlens.report.amounts import listed, quantity
 from torchlens.report.doctor_subject import NamedTensor, Sign, Subject
@@ -124,7 +125,7 @@ def input_gradients(subject: Subject) -> Iterator[Sign]:
 
 def opaque_inputs(subject: Subject) -> Iterator[Sign]:
     """Inputs of classes that a capture does not look into."""
-    arrays = sum(isinstance(value, np.ndarray) for value in subject.objects)
+    arrays = sum(issubclass(type(value), np.ndarray) for value in subject.objects)
     if arrays:
         yield Sign(
             "limited",
@@ -132,7 +133,7 @@ def opaque_inputs(subject: Subject) -> Iterator[Sign]:
             "input, but a source or of unknown origin",
             "torch.from_numpy(array) before the call",
         )
-    others = [value for value in subject.objects if not isinstance(value, np.ndarray)]
+    others = [value for value in subject.objects if not issubclass(type(value), np.ndarray)]
     holding = sorted({type(value).__name__ for value in others if _holds_tensors(value)})
     if holding:
         yield Sign(
@@ -143,7 +144,7 @@ def opaque_inputs(subject: Subject) -> Iterator[Sign]:
 
 
 def _holds_tensors(value: object) -> bool:
-    return hasattr(value, "__dict__") and not isinstance(value, type) and bool(tensors_in(dict(vars(value))))
+    return bool(tensors_in(attributes_of(value)))
 
 
 def _subclasses(held: list[NamedTensor], prefix: str = "") -> Iterator[Sign]:
