@@ -301,3 +301,24 @@ def test_nothing_of_ours_is_a_read() -> None:
 def test_addresses_can_be_asked_for() -> None:
     trace = traced(lambda x: [ctypes.c_float.from_address(x.data_ptr()).value, x + 1][1])
     assert trace.provenance.verified and trace.inputs[0].reads == ("data_ptr",)
+
+
+def hands_out_row_by_row(x: Tensor) -> Tensor:
+    y = torch.zeros(100, 3)
+    for row in y:
+        row.numpy()
+        row.fill_(1)
+    return y + x
+
+
+def test_a_write_is_checked_against_what_it_reaches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums: list[int] = []
+    monkeypatch.setattr(handed_out.zlib, "crc32", lambda octets, *_: sums.append(1) or 0)
+    assert tl.trace(hands_out_row_by_row, floats(3)).provenance.verified
+    assert len(sums) <= 4 * 100 + 100
+
+
+def test_when_nothing_is_watched_any_more_the_trace_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handed_out, "_MOST_OF_ALL", 1000)
+    (note,) = tl.trace(hands_out_row_by_row, floats(3)).notes
+    assert note == "So much memory was handed out that later writes beside torch were not looked for."

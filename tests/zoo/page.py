@@ -25,8 +25,8 @@ runs them all and writes this page; the models in bold run with every `tox`.
 *Verified*: every tensor's origin was seen (`trace.provenance.verified`), or the reason for which it was not.
 *Validated*: each call made again on its recorded inputs gave its recorded value, the rules of the record
 hold, and a plain forward gives the same; "but for 2" counts what could not be checked: mostly memory that
-`empty` gave and nothing had written yet, and caches in an output. Where torchvision's compiled operators fit the torch beside it,
-its detectors have other ops than here.
+`empty` gave and nothing had written yet, and caches in an output. Where torchvision's compiled operators fit
+the torch beside it, its detectors have other ops than here.
 """
 
 

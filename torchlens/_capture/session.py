@@ -291,6 +291,8 @@ class Session:
 
     def _notes(self) -> list[str]:
         notes = sorted(self._calls.notes)
+        if self._tensors.ledger.handed_out.gave_up:
+            notes.append("So much memory was handed out that later writes beside torch were not looked for.")
         if self._mode.backward_calls:
             count = self._mode.backward_calls
             calls = "1 backward call" if count == 1 else f"{count} backward calls"

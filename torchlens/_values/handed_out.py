@@ -59,6 +59,8 @@ class HandedOutMemory:
     def __init__(self) -> None:
         self._on: dict[StorageKey, dict[tuple[int, int], HandedOut]] = {}
         self._summed = 0
+        self.gave_up = False
+        """Whether so much was summed up that nothing is watched any more."""
 
     def __bool__(self) -> bool:
         return bool(self._on)
@@ -74,9 +76,9 @@ class HandedOutMemory:
             flat = flat_span(tensor)
             self._on.setdefault(key, {})[span] = HandedOut(flat, row, _READS[name], self._digest(flat))
 
-    def changed(self, key: StorageKey) -> Iterator[HandedOut]:
-        """What was changed in a storage since the last recorded write into it."""
-        for each in self._on.get(key, {}).values():
+    def changed(self, key: StorageKey, within: tuple[int, int] | None = None) -> Iterator[HandedOut]:
+        """What was changed in a storage since the last recorded write into it; `within` these bytes."""
+        for each in self._reached(key, within):
             digest = self._digest(each.span)
             if digest != each.digest:
                 each.digest = digest
@@ -87,12 +89,20 @@ class HandedOutMemory:
         for key in list(self._on):
             yield from self.changed(key)
 
-    def written(self, key: StorageKey) -> None:
-        """A recorded write into a storage is done."""
-        for each in self._on.get(key, {}).values():
+    def written(self, key: StorageKey, within: tuple[int, int] | None = None) -> None:
+        """A recorded write into a storage is done, `within` these bytes if that is known."""
+        for each in self._reached(key, within):
             each.digest = self._digest(each.span)
         if self._summed > _MOST_OF_ALL:
+            self.gave_up = True
             self._on.clear()
+
+    def _reached(self, key: StorageKey, within: tuple[int, int] | None) -> list[HandedOut]:
+        watched = self._on.get(key, {})
+        if within is None:
+            return list(watched.values())
+        first, past = within
+        return [each for (low, high), each in watched.items() if low < past and first < high]
 
     def _digest(self, flat: Tensor) -> int:
         """A checksum of the bytes. They are read at their address: `numpy()` would forbid resizing."""

@@ -106,7 +106,8 @@ class Ledger:
         key = storage_key(tensor)
         if self.handed_out:
             for each in self._storages_under(key):
-                self._lose(self.handed_out.changed(each), self._index.num_rows)
+                within = region_of(region).span if each == key and not is_wrapper(tensor) else None
+                self._lose(self.handed_out.changed(each, within), self._index.num_rows)
         wrapper = is_wrapper(tensor)
         if not wrapper and (tensor.is_quantized or tensor.is_nested):
             region, index = octets_of(region), None  # torch cannot write saved elements into a view of these
@@ -149,8 +150,11 @@ class Ledger:
         """Complete a write that belongs to no op, at least yet: its call raised, or is part of another."""
         write.bumps += version_of(tensor) or 0
         if self.handed_out:
-            for key in self._storages_under(storage_key(tensor)):
-                self.handed_out.written(key)
+            own = storage_key(tensor)
+            plain = isinstance(write, Write) and write.saved is not None and not is_wrapper(tensor)
+            within = region_of(write.region).span if isinstance(write, Write) and plain else None
+            for key in self._storages_under(own):
+                self.handed_out.written(key, within if key == own else None)
 
     def end(self, row: int) -> None:
         """Find the last changes of memory by something else; values before `row` are lost to them."""
