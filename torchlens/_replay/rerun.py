@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from torchlens._records import Opaque
-from torchlens._replay.pieces import (
-    Piece,
-    Pieces,
-    StandIn,
-    are_foreign,
-    cover,
-    is_plain,
-    is_whole,
-)
+from torchlens._replay.pieces import Piece, Pieces, StandIn, are_foreign, cover, is_plain, is_whole
+from torchlens._replay.reasons import why_not
 from torchlens._replay.settings import as_recorded, generators_at
 from torchlens._trace.reader import TraceReader
 from torchlens._values.geometry import StorageKey, storage_key
@@ -27,14 +19,6 @@ from torchlens._values.lineage import HOST, positions
 from torchlens._values.plain import plain, tensors_in
 from torchlens._values.versions import version_of
 from torchlens.errors import TorchLensError
-
-_UNINITIALISED: Final = frozenset(
-    "empty empty_like empty_strided empty_permuted empty_quantized new_empty new_empty_strided "
-    "resize_ resize_as_".split()
-)
-_OF_A_LEVEL: Final = frozenset({"_make_dual", "_unpack_dual"})
-_READS_BESIDE_ITS_ARGUMENTS: Final = frozenset({"grad", "_grad", "_base"})
-"""Attributes whose tensor is not computed from the value of the tensor they are read of."""
 
 
 class CannotReplayError(TorchLensError):
@@ -80,22 +64,7 @@ class Replay:
 
     def why_not(self, row: int) -> str | None:
         """A reason for which a row's call cannot be made again, as far as it shows beforehand."""
-        func, kind = self._function(row), self._rows.kind[row]
-        if kind in ("input", "source") or (kind == "buffer" and not self._rows.args[row]):
-            return f"an op of kind {kind!r} was computed from nothing that was recorded"
-        if isinstance(func, str):
-            return f"{func} is a whole transform or TorchScript module, whose function a trace does not hold"
-        name = func.__self__.__name__ if hasattr(func, "__self__") and func.__name__ == "__get__" else None
-        if name in _READS_BESIDE_ITS_ARGUMENTS:
-            return f"the attribute {name!r} is not computed from the tensor it is read of"
-        if _gives_raw_memory(func, self._rows.args[row]):
-            return "it gives memory that nothing has written yet"
-        if func is torch.autograd.grad:
-            return "gradients are taken in the graph that the run made, which a trace does not hold"
-        if getattr(func, "__name__", "") in _OF_A_LEVEL:
-            return "it works on a level of forward-mode gradients that is over"
-        found = next(_opaque_in([self._rows.args[row], self._rows.kwargs[row] or {}]), None)
-        return None if found is None else f"an argument is an object that a trace does not hold: {found.text}"
+        return why_not(self._rows, row, self._function(row))
 
     def parents(self, row: int) -> list[int]:
         """The ops behind the tensor arguments of a row's call, in capture order."""
@@ -213,14 +182,6 @@ class Replay:
         return found
 
 
-def _gives_raw_memory(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a call gives memory that nothing has written: `empty` and its kin, `x.new(2, 3)`."""
-    name = getattr(func, "__name__", "").partition(".")[0]
-    if name == "new":
-        return all(isinstance(size, (int, torch.Size)) for size in args[1:])
-    return name in _UNINITIALISED
-
-
 def _same(tensor: Tensor) -> Tensor:
     return tensor
 
@@ -289,18 +250,3 @@ def _the_one(pieces: list[Piece], seen: Tensor) -> Tensor:
     if len(pieces) != 1 or (place.is_nested, place.layout) != (seen.is_nested, seen.layout):
         raise CannotReplayError("an argument of its kind cannot be put together from what several ops wrote")
     return pieces[0].value
-
-
-def _opaque_in(value: Any) -> Iterator[Opaque]:
-    if type(value) is Opaque:
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in cast("list[Any]", value):
-            yield from _opaque_in(item)
-    elif isinstance(value, dict):
-        for key, item in cast("dict[Any, Any]", value).items():
-            yield from _opaque_in(key)
-            yield from _opaque_in(item)
-    elif type(value) is slice:
-        for part in (value.start, value.stop, value.step):
-            yield from _opaque_in(part)
