@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import torchlens as tl
 from tests.programs.last_writers import equal_bits
-from tests.programs.origins import elsewhere, scripted, scripted_write
+from tests.programs.origin_program import elsewhere, scripted, scripted_write
 
 Step: TypeAlias = tuple[str, int, int]
 """Name of a step, and which of the tensors there are it takes."""

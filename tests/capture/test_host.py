@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import torchlens as tl
-from tests.programs.origins import CANNOT_BE_SEEN
+from tests.programs.origins_unseen import CANNOT_BE_SEEN
 from tests.programs.reading import floats, lint
 from torchlens._values import handed_out
 from torchlens.errors import OverwrittenError
@@ -266,7 +266,9 @@ def test_a_storage_can_still_grow_after_it_was_handed_out() -> None:
         y.untyped_storage()
         return y.resize_(6)[:4]
 
-    traced(model)
+    trace = traced(model)
+    assert trace["resize_1"].shape == (6,)
+    assert trace.output.tolist()[:3] == [2 * value for value in trace["input_1"].out.tolist()[:3]]
 
 
 def test_what_left_on_another_storage_is_not_mistaken() -> None:

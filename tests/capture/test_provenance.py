@@ -12,7 +12,8 @@ from torch import Tensor
 
 import torchlens as tl
 from tests.programs.last_writers import equal_bits
-from tests.programs.origins import PROGRAMS, Model, Program, floats
+from tests.programs.origin_program import Model, Program, floats
+from tests.programs.origins import PROGRAMS
 from tests.programs.reading import lint
 from torchlens._values.plain import tensors_in
 

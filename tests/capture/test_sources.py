@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import torchlens as tl
-from tests.programs.origins import scripted
+from tests.programs.origin_program import scripted
 from tests.programs.reading import floats, lint
 from torchlens._capture import ages
 

@@ -18,7 +18,8 @@ import torchlens as tl
 from tests import models
 from tests.capture.test_provenance import dependencies, inputs, true_dependencies
 from tests.programs.last_writers import equal_bits
-from tests.programs.origins import PROGRAMS, Program, scripted, scripted_write
+from tests.programs.origin_program import Program, scripted, scripted_write
+from tests.programs.origins import PROGRAMS
 from tests.programs.reading import floats, lint
 from torchlens._records import Census
 from torchlens._values.plain import tensors_in
