@@ -247,6 +247,10 @@ def add_a_parent_that_a_newer_write_hides(t: Tampering) -> None:
     add_a_parent(t, "batch_norm_1", "0", "linear_1")
 
 
+def add_a_view_that_wrote_nothing(t: Tampering) -> None:
+    add_a_parent(t, "cos_1", "0", "getitem_1")
+
+
 def call_an_op_a_source(t: Tampering) -> None:
     t.set_column("kind", "softmax_1", "source")
 
@@ -308,6 +312,7 @@ CASES: dict[Callable[[Tampering], None], tuple[str, str]] = {
     add_an_edge_where_no_tensor_is: ("sub_1:1", "a parent at 2, where no tensor is"),
     add_a_parent_from_elsewhere: ("sub_1:1", "softmax_1:1 as a parent at 1, of which it reads nothing"),
     add_a_parent_that_a_newer_write_hides: ("batch_norm_1:1", "linear_1:1 as a parent at 0, of which"),
+    add_a_view_that_wrote_nothing: ("cos_1:1", "getitem_1:1 as a parent at 0, of which it reads nothing"),
     call_an_op_a_source: ("softmax_1:1|source_1:1", "kind 'source' and has a function"),
     drop_a_buffer_version: ("buffer_.*", "no buffer of that name lists it"),
     exchange_buffer_versions: ("buffer_.*", "no buffer of that name lists it"),

@@ -73,12 +73,13 @@ def edges_carry_elements(reader: TraceReader) -> Iterator[Finding]:
 def _hidden(pieces: Pieces, parents: list[int], seen: Tensor) -> Iterator[int]:
     """Those of several parents that newer ones hide, that lie in another storage, or that wrote nothing.
 
-    One may have written nothing: the op that made the tensor.
+    The oldest may have written nothing: it made the tensor.
     """
     if len(parents) < 2:
         return
     key = storage_key(seen)
-    yield from [parent for parent in parents if not pieces.written_places(parent, key)][1:]
+    made = min(parents)
+    yield from (parent for parent in parents if parent != made and not pieces.written_places(parent, key))
     newest_first = sorted(parents, reverse=True)
     places = [(parent, place) for parent in newest_first for place in pieces.places(parent, key)]
     on_it = [(parent, place) for parent, place in places if storage_key(place) == key]
