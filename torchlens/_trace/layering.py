@@ -1,19 +1,15 @@
-"""Ops to layers and passes: ops whose keys are equal are passes of one layer.
-
-The key of a call is (module, place in the code, function as written, output slot). Nothing about values,
-shapes, weights or the graph takes part.
-"""
+"""Ops to layers and passes: ops whose keys are equal are passes of one layer."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from torchlens._keys.chains import Chains
+from torchlens._keys.layers import CallKeys, LayerNumbers, Place
+from torchlens._keys.names import Speller, Written, type_of
 from torchlens._records import OpNumbers, Record
-from torchlens._trace.names import Speller, type_of
 from torchlens._values.store import is_tensor
 
 
@@ -38,32 +34,23 @@ class Layering:
     """1 for a layer's first pass."""
 
 
-class _Written(NamedTuple):
-    """A function as written at a place. Equal numbers: the same function, the same place."""
-
-    number: int
-    func_name: str
-    type: str
-
-
 def group_ops(record: Record, numbers: OpNumbers, chains: Chains, speller: Speller) -> Layering:
     """Group the ops of a record and number layers and passes in capture order."""
     keys = _Keys(record, chains, speller)
     calls, modules = record.rows.call, [call.module for call in record.module_calls]
-    found: dict[Hashable, int] = {}
-    counts: dict[str, int] = {}
+    found = LayerNumbers()
+    layer_at = found.of.get
     result = Layering([], [], [])
     layers, layer_of, pass_of = result.layers, result.layer_of, result.pass_of
     for op, (row, slot) in enumerate(zip(numbers.rows, numbers.slots)):
         module = modules[calls[row]]
-        written = keys.written(row)
-        key = (module, written.number, slot) if written is not None else keys.apart(row, slot)
-        layer = found.get(key)
+        place = keys.place(row)
+        key = (module, place.number, slot) if place is not None else keys.apart(row, slot)
+        layer = layer_at(key)
         if layer is None:
-            layer = found[key] = len(layers)
-            func_name, kind = (written.func_name, written.type) if written is not None else keys.names(row)
-            count = counts[kind] = counts.get(kind, 0) + 1
-            layers.append(LayerEntry(f"{kind}_{count}", kind, func_name, module, [op]))
+            func_name, kind = (place.func_name, place.type) if place is not None else keys.names(row)
+            layer = found.add(key, kind)
+            layers.append(LayerEntry(found.labels[layer], kind, func_name, module, [op]))
             pass_of.append(1)
         else:
             ops = layers[layer].ops
@@ -74,40 +61,29 @@ def group_ops(record: Record, numbers: OpNumbers, chains: Chains, speller: Spell
 
 
 class _Keys:
-    """The key of each op. Two ops are passes of one layer if and only if their keys are equal."""
+    """The key of each op of a record."""
 
     def __init__(self, record: Record, chains: Chains, speller: Speller) -> None:
         self._rows = record.rows
-        self._chains = chains
         self._speller = speller
-        self._written: dict[object, _Written] = {}
-        self._numbers: dict[tuple[int, str], int] = {}
-        self._positions: Counter[int] = Counter()
+        self._calls = CallKeys(chains, speller, is_tensor)
         self._position_keys: dict[int, Hashable] = {}
         self._buffer_keys = _buffer_keys(record, chains.key)
         self._modules = [call.module for call in record.module_calls]
 
-    def written(self, row: int) -> _Written | None:
-        """What a call at a place is; None for ops that are grouped by something else.
-
-        The blocks of a model share their code, so nearly every row repeats a function at an unfolded place.
-        """
-        site = self._rows.site[row]
-        if not site or self._rows.kind[row] == "buffer":
+    def place(self, row: int) -> Place | None:
+        """What a call at a place is; None for ops that are grouped by something else."""
+        rows = self._rows
+        site, kind = rows.site[row], rows.kind[row]
+        if not site or kind == "buffer":
             return None
-        sketch = (site, self._speller.sketch(row))
-        written = self._written.get(sketch)
-        if written is None:
-            func_name = self._speller.spelling(row).func_name
-            place = self._chains.key(site)
-            number = self._numbers.setdefault((place, func_name), len(self._numbers))
-            written = self._written[sketch] = _Written(number, func_name, type_of(func_name))
-        return written
+        return self._calls.place(site, rows.func[row], rows.args[row], rows.side[row], kind)
 
     def names(self, row: int) -> tuple[str, str]:
         """`func_name` and type of an op that is not grouped by place."""
         kind = self._rows.kind[row]
-        func_name = self._speller.spelling(row).func_name if kind in ("call", "boundary") else kind
+        called = kind in ("call", "boundary")
+        func_name = self._speller.spelling(Written.of(self._rows, row)).func_name if called else kind
         return func_name, type_of(func_name)
 
     def apart(self, row: int, slot: int) -> Hashable:
@@ -116,19 +92,13 @@ class _Keys:
         if kind == "buffer":
             return self._buffer_keys[row]
         if kind in ("call", "boundary"):
-            return self._modules[self._rows.call[row]], self._position(row), slot
-        return kind, row
-
-    def _position(self, row: int) -> Hashable:
-        """Without a frame: how many such ops came before in the module call, and the plain arguments."""
-        known = self._position_keys.get(row)
-        if known is None:
             call = self._rows.call[row]
-            position = self._positions[call]
-            self._positions[call] += 1
-            plain = repr([arg for arg in self._rows.args[row] if not is_tensor(arg)])
-            known = self._position_keys[row] = ("position", self.names(row)[0], plain, position)
-        return known
+            known = self._position_keys.get(row)
+            if known is None:
+                known = self._calls.position(Written.of(self._rows, row), call)
+                self._position_keys[row] = known
+            return self._modules[call], known, slot
+        return kind, row
 
 
 def _buffer_keys(record: Record, place_of: Callable[[int], int]) -> dict[int, Hashable]:

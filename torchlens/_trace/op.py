@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torchlens._keys.chains import Frame
+from torchlens._keys.names import Written, operation_of, torch_name
 from torchlens._records import Context, Kind
-from torchlens._trace.names import operation_of, torch_name
 from torchlens._trace.reference import referenced
 from torchlens._trace.view import View
 from torchlens._values.geometry import bytes_of, shape_of
@@ -42,6 +42,10 @@ class Op(View):
     @property
     def _row(self) -> int:
         return self._reader.numbers.rows[self.index]
+
+    @property
+    def _written(self) -> Written:
+        return Written.of(self._reader.rows, self._row)
 
     @property
     def title(self) -> str:
@@ -82,7 +86,7 @@ class Op(View):
     @property
     def spelling_known(self) -> bool:
         """Whether `x + 1` could be told from `1 + x`; if not, `func_name` is the plain name."""
-        return self.kind != "call" or self._reader.speller.spelling(self._row).known
+        return self.kind != "call" or self._reader.speller.spelling(self._written).known
 
     @property
     def operation(self) -> str:

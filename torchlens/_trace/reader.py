@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from torchlens import flops
 from torchlens._keys.chains import Chains
+from torchlens._keys.names import Speller
 from torchlens._records import OpNumbers, Record
 from torchlens._trace.features import Features
 from torchlens._trace.layering import Layering, group_ops
-from torchlens._trace.names import Speller
 from torchlens._values.ledger import Ledger
 from torchlens._values.lineage import Lineage, trace_lineage
 from torchlens._values.plain import plain
@@ -42,7 +42,7 @@ class TraceReader:
 
     @cached_property
     def speller(self) -> Speller:
-        return Speller(self.rows, self.chains)
+        return Speller(self.chains, is_tensor)
 
     @cached_property
     def layering(self) -> Layering:

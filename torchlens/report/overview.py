@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchlens._keys.names import Written
 from torchlens._trace.provenance import find_provenance
 from torchlens._trace.reader import TraceReader
 from torchlens.report.amounts import quantity, shape_text
@@ -107,4 +108,7 @@ def _warnings(reader: TraceReader) -> Iterable[str]:
 
 def _unknown_spellings(reader: TraceReader) -> int:
     kinds = reader.rows.kind
-    return sum(kind == "call" and not reader.speller.spelling(row).known for row, kind in enumerate(kinds))
+    return sum(
+        kind == "call" and not reader.speller.spelling(Written.of(reader.rows, row)).known
+        for row, kind in enumerate(kinds)
+    )

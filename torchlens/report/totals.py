@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from torchlens._keys.names import operation_of
 from torchlens._records import Record
-from torchlens._trace.names import operation_of
 from torchlens._trace.reader import TraceReader
 from torchlens.report.amounts import byte_count, duration, listed, quantity, spaced_count
 from torchlens.report.sizes import numel, storage_bytes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from torchlens._keys.chains import Chains
 from torchlens._keys.sides import SIDED
 from torchlens._keys.spelling import Second, Spelling, spell
-from torchlens._records import Rows
-from torchlens._values.store import is_tensor
+from torchlens._records import Kind, Rows, Side
 
 _OPERATIONS: Final = {
     "__and__": "bitwise_and",
@@ -60,12 +60,29 @@ def type_of(func_name: str) -> str:
     return func_name.strip("_") or func_name
 
 
-class Speller:
-    """Tells the name that the code wrote for each row, once for each kind of call at a place."""
+class Written(NamedTuple):
+    """What a row tells of how its call was written."""
 
-    def __init__(self, rows: Rows, chains: Chains) -> None:
-        self._rows = rows
+    kind: Kind
+    func: Any
+    site: int
+    args: tuple[Any, ...]
+    side: Side
+
+    @classmethod
+    def of(cls, rows: Rows, row: int) -> Written:
+        return cls(rows.kind[row], rows.func[row], rows.site[row], rows.args[row], rows.side[row])
+
+
+class Speller:
+    """Tells the name that the code wrote for a call, once for each kind of call at a place.
+
+    `is_tensor` tells a recorded tensor from other arguments.
+    """
+
+    def __init__(self, chains: Chains, is_tensor: Callable[[object], bool]) -> None:
         self._chains = chains
+        self._is_tensor = is_tensor
         self._names: dict[int, str] = {}
         self._spelled: dict[tuple[object, ...], Spelling] = {}
         self._sided: dict[int, bool] = {}
@@ -77,31 +94,28 @@ class Speller:
             found = self._names[id(func)] = torch_name(func)
         return found
 
-    def sketch(self, row: int) -> object:
-        """What the spelling of a row depends on besides its place; equal for rows spelled the same there."""
-        func = self._rows.func[row]
+    def sketch(self, func: Any, args: tuple[Any, ...], side: Side) -> object:
+        """What the spelling depends on besides the place; equal for calls spelled the same there."""
         sided = self._sided.get(id(func))
         if sided is None:
             sided = self._sided[id(func)] = self.name(func) in SIDED
-        return (id(func), self._rows.side[row], self._second(row)) if sided else id(func)
+        return (id(func), side, self._second(args)) if sided else id(func)
 
-    def spelling(self, row: int) -> Spelling:
-        """The row's `func_name`, and whether it could be told."""
-        key = (self._rows.site[row], self.sketch(row))
+    def spelling(self, call: Written) -> Spelling:
+        """The call's `func_name`, and whether it could be told."""
+        key = (call.site, self.sketch(call.func, call.args, call.side))
         found = self._spelled.get(key)
         if found is None:
-            found = self._spelled[key] = self._spell(row)
+            found = self._spelled[key] = self._spell(call)
         return found
 
-    def _spell(self, row: int) -> Spelling:
-        func = self._rows.func[row]
-        name = self.name(func)
-        caller = self._chains.caller(self._rows.site[row])
-        if caller is None or self._rows.kind[row] != "call":
+    def _spell(self, call: Written) -> Spelling:
+        name = self.name(call.func)
+        caller = self._chains.caller(call.site)
+        if caller is None or call.kind != "call":
             return Spelling(name, True)
-        is_method = getattr(func, "__qualname__", "").startswith("Tensor")
-        return spell(name, *caller, self._rows.side[row], is_method, self._second(row))
+        is_method = getattr(call.func, "__qualname__", "").startswith("Tensor")
+        return spell(name, *caller, call.side, is_method, self._second(call.args))
 
-    def _second(self, row: int) -> Second:
-        args = self._rows.args[row]
-        return "none" if len(args) < 2 else "tensor" if is_tensor(args[1]) else "other"
+    def _second(self, args: tuple[Any, ...]) -> Second:
+        return "none" if len(args) < 2 else "tensor" if self._is_tensor(args[1]) else "other"
