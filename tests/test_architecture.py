@@ -29,13 +29,25 @@ HOUSE = (
     ("_values",),
     ("_records",),
     ("_structure",),
+    ("selectors",),
+    ("_terms",),
     ("options",),
     ("errors",),
 )
 LAZY = ("torchlens",)  # may import inside functions
 DOORS = ("cli", "pytest_plugin")  # may import `torchlens` itself, through whose table they reach the rest
 # at any depth
-NO_TORCH = ("torchlens", "cli", "_keys", "_records", "_structure", "errors", "_capture.call_site")
+NO_TORCH = (
+    "torchlens",
+    "cli",
+    "_keys",
+    "_records",
+    "_structure",
+    "_terms",
+    "selectors",
+    "errors",
+    "_capture.call_site",
+)
 ONE_FILE_EACH = ("networkx", "pyarrow", "pydot")
 EMPTY_NAMES = ("utils", "util", "helpers", "helper", "common", "misc", "base", "manager", "impl", "core")
 

@@ -8,23 +8,52 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchlens import errors, options, report
     from torchlens._api.capturing import capture, trace
+    from torchlens._api.plucking import extract, pluck
+    from torchlens._api.recording import Recording, record
     from torchlens._api.trace import Trace
     from torchlens._api.validating import validate
+    from torchlens.selectors import func, in_func, in_module, label, line, module, output, where
 
 __version__ = "0.1.0"
 
+_SELECTORS = ("func", "in_func", "in_module", "label", "line", "module", "output", "where")
 _LAZY = {
+    "Recording": ("torchlens._api.recording", "Recording"),
     "Trace": ("torchlens._api.trace", "Trace"),
     "capture": ("torchlens._api.capturing", "capture"),
+    "extract": ("torchlens._api.plucking", "extract"),
+    "pluck": ("torchlens._api.plucking", "pluck"),
+    "record": ("torchlens._api.recording", "record"),
     "trace": ("torchlens._api.capturing", "trace"),
     "validate": ("torchlens._api.validating", "validate"),
+    **{name: ("torchlens.selectors", name) for name in _SELECTORS},
     "errors": ("torchlens.errors", None),
     "options": ("torchlens.options", None),
     "report": ("torchlens.report", None),
 }
 """Public name to (module, attribute); a module itself where the attribute is None."""
 
-__all__ = ["Trace", "capture", "errors", "options", "report", "trace", "validate"]
+__all__ = [
+    "Recording",
+    "Trace",
+    "capture",
+    "errors",
+    "extract",
+    "func",
+    "in_func",
+    "in_module",
+    "label",
+    "line",
+    "module",
+    "options",
+    "output",
+    "pluck",
+    "record",
+    "report",
+    "trace",
+    "validate",
+    "where",
+]
 
 
 def __getattr__(name: str) -> Any:

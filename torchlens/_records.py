@@ -200,6 +200,8 @@ class RunOptions:
     python_version: str
     fused: Literal["keep", "expand"] = "keep"
     """Whether fused attention kernels ran as one op each, or as what they stand for."""
+    save: str | None = None
+    """Which values were to be kept, as text; None: all of them."""
     grouping_policy: Mapping[str, str] = field(default_factory=lambda: {"detector": "callsite_v1"})
 
 
@@ -227,6 +229,16 @@ class CensusEntry:
     def __str__(self) -> str:
         times = f", {self.count} times" if self.count > 1 else ""
         return f"{self.operator}{times}, at {self.line}"
+
+
+@dataclass(slots=True)
+class Reached:
+    """Where a run came to a site: at an op, or at what a module call returned."""
+
+    row: int
+    """-1 where a module returned no tensor."""
+    slot: int
+    call: int | None = None
 
 
 @dataclass(slots=True)
@@ -276,6 +288,8 @@ class Record:
     """Row to the (tensor, row) pairs whose data came to it through the host: the tensor as it was before
     that row. They stand at the argument position `"host"`."""
     options: RunOptions
+    halted_at: Reached | None = None
+    """Where `stop_after` ended the run."""
     census: Census | None = None
     """What the witness counted; None where it was not asked for."""
 
@@ -283,6 +297,11 @@ class Record:
     def unverified(self) -> ReasonName | None:
         """The first reason's name."""
         return self.reasons[0].name if self.reasons else None
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether the rows hold every tensor as it is."""
+        return self.options.save is None
 
     @property
     def modules(self) -> Sequence[ModuleEntry]:

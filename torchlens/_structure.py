@@ -73,11 +73,8 @@ class Structure:
 
     @cached_property
     def addresses(self) -> list[list[str]]:
-        """All addresses of each module, the first one first. A module inside itself is not followed."""
-        found: list[list[str]] = [[] for _ in self.module_places]
-        for index in range(len(found)):
-            self._spell(index, found, ())
-        return found
+        """All addresses of each module, the first one first."""
+        return addresses_of(self.module_places)
 
     @cached_property
     def modules(self) -> list[ModuleEntry]:
@@ -123,13 +120,21 @@ class Structure:
         found = (join(address, name) for module, name in places for address in self.addresses[module])
         return tuple(dict.fromkeys(found))
 
-    def _spell(self, index: int, found: list[list[str]], within: tuple[int, ...]) -> list[str]:
-        """Fill in the addresses of a module; `within` are the modules inside which it is being spelled."""
+
+def addresses_of(module_places: Sequence[Sequence[tuple[int | None, str]]]) -> list[list[str]]:
+    """All addresses of each module, the first one first. A module inside itself is not followed."""
+    found: list[list[str]] = [[] for _ in module_places]
+
+    def spell(index: int, within: tuple[int, ...]) -> list[str]:
         if not found[index] and index not in within:
-            for parent, name in self.module_places[index]:
-                prefixes = [""] if parent is None else self._spell(parent, found, (*within, index))
+            for parent, name in module_places[index]:
+                prefixes = [""] if parent is None else spell(parent, (*within, index))
                 found[index] += [join(prefix, name) for prefix in prefixes]
         return found[index]
+
+    for index in range(len(found)):
+        spell(index, ())
+    return found
 
 
 def join(prefix: str, name: str) -> str:

@@ -35,6 +35,10 @@ class MissingKeyError(TorchLensError, KeyError):
     __str__ = Exception.__str__  # KeyError would print the repr of the message
 
 
+class NotReachedError(TorchLensError, LookupError):
+    """The forward was over before it came to the site that was named."""
+
+
 class AmbiguousKeyError(MissingKeyError):
     """A key is both a label and an address."""
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torchlens._values.geometry import Region, last_writers, region_of, storage_key
+from torchlens._values.geometry import region_of, storage_key
+from torchlens._values.region import Region, last_writers
 
 BASE = torch.zeros(6, 8)
 

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
+from torchlens._api.running import Given, checked, grad_mode, read, run, session_of, settle
+from torchlens._api.sites import choices_of
 from torchlens._api.trace import Trace
-from torchlens._capture.collector import collector_paused
 from torchlens._capture.compiled import compiled_code_eager
-from torchlens._capture.random_state import derived_seed, seeded
-from torchlens._capture.refusals import refuse_unsupported
-from torchlens._capture.session import Session, refuse_nested
-from torchlens._capture.unwrapping import root_of, unwrapped
-from torchlens.errors import InputError, OptionError
+from torchlens._capture.halting import came_of_halt
+from torchlens._capture.random_state import seeded
+from torchlens._capture.session import refuse_nested
+from torchlens._terms import Selector
+from torchlens.errors import OptionError
 from torchlens.options import CaptureOptions
+from torchlens.selectors import Sites
 
 
-def trace(
+def trace(  # noqa: PLR0913 - the public surface fixes them
     model: Callable[..., Any],
     x: Any = (),
     *,
     input_kwargs: Mapping[str, Any] | None = None,
+    save: Sites | None = None,
+    stop_after: str | Selector | None = None,
     capture: CaptureOptions | None = None,
+    backend: str | None = None,
 ) -> Trace:
     """Run `model` once and return the trace of that run.
 
@@ -33,40 +37,37 @@ def trace(
     a tuple as one argument is `((a, b),)`. Random generators are seeded before the run and given their state
     back after it; the seed stands in `trace.options.seed`. An exception of the model comes through unchanged.
 
+    `save` names the values to keep: labels, module addresses, selectors, or a list of these; None keeps all,
+    `[]` none. The graph and everything else is recorded anyway, what the model returned is kept in any case,
+    and reading a value that was not kept raises `NotSavedError`. `stop_after` ends the forward right after a
+    site; one that never runs raises `NotReachedError` or `MissingKeyError`.
+
     >>> import torch, torchlens as tl
-    >>> t = tl.trace(torch.nn.Linear(3, 2), torch.zeros(1, 3))
-    >>> t["linear_1"].shape
-    (1, 2)
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    >>> t = tl.trace(model, torch.zeros(1, 3), save="0")
+    >>> t["linear_1"].shape, t["relu_1"].num_passes
+    ((1, 2), 1)
     """
+    _refuse_backend(backend)
     refuse_nested()
-    options = _checked(capture)
-    if options.seed is None:
-        options = replace(options, seed=derived_seed())
-    model = unwrapped(model)
-    session = _session(model, options)
-    args = cast("tuple[Any, ...]", x) if type(x) is tuple else (x,)
-    result = Trace()
-    with seeded(options.seed), collector_paused(), compiled_code_eager():
-        session.open()
-        try:
-            session.run(model, args, dict(input_kwargs or {}))
-        except BaseException:
-            session.abandon()
-            raise
-        captured = session.close()
-    result._finish(captured.record, captured.ledger)
-    return result
+    options = checked(capture)
+    choices = choices_of(model, save, stop_after)
+    return read(run(model, Given.of(x, input_kwargs), options, choices), choices)
 
 
 @contextmanager
 def capture(
-    model: Callable[..., Any] | Mapping[str, nn.Module], *, capture: CaptureOptions | None = None
+    model: Callable[..., Any] | Mapping[str, nn.Module],
+    *,
+    save: Sites | None = None,
+    stop_after: str | Selector | None = None,
+    capture: CaptureOptions | None = None,
 ) -> Generator[Trace]:
     """Record everything the block runs: calls of `model`, any number of them, and the block's own ops.
 
     `model` may be a dict of named models. The trace can be read after the block. An exception leaves the
     block as itself; the trace then holds what ran until then. Random state flows as without the capture,
-    unless the options give a seed.
+    unless the options give a seed. `save` and `stop_after` are those of `trace`; the latter ends the block.
 
     >>> import torch, torchlens as tl
     >>> model = torch.nn.Linear(3, 3)
@@ -76,52 +77,28 @@ def capture(
     2
     """
     refuse_nested()
-    options = _checked(capture)
-    session = _session(model, options)
+    options = checked(capture)
+    choices = choices_of(model, save, stop_after)
+    session = session_of(model, options, choices)
     result = Trace()
-    with seeded(options.seed), compiled_code_eager():
+    with seeded(options.seed), compiled_code_eager(), grad_mode(options):
         session.open()
         try:
             yield result
         except BaseException as error:
+            halted = session.halted and came_of_halt(error)
             captured = session.close(error)
             result._finish(captured.record, captured.ledger)
-            raise
-        captured = session.close()
-        result._finish(captured.record, captured.ledger)
+            if not halted:
+                raise
+        else:
+            captured = session.close()
+            result._finish(captured.record, captured.ledger)
+    settle(result, captured, choices)
 
 
-def _checked(options: object) -> CaptureOptions:
-    if options is None:
-        return CaptureOptions()
-    if not isinstance(options, CaptureOptions):
+def _refuse_backend(backend: str | None) -> None:
+    if backend not in (None, "torch"):
         raise OptionError(
-            f"capture={options!r} is a {type(options).__name__}; give tl.options.CaptureOptions(...)"
+            f"backend={backend!r} is not one that there is yet; leave it out, which means torch"
         )
-    return options
-
-
-def _session(model: Callable[..., Any] | Mapping[str, nn.Module], options: CaptureOptions) -> Session:
-    if isinstance(model, Mapping):
-        named = dict(_named_models(cast("Mapping[str, object]", model)))
-        return Session(None, named, "block", options)
-    model = unwrapped(model)
-    refuse_unsupported(model)
-    if not callable(model):
-        raise InputError(
-            f"model is a {type(model).__name__}, which cannot be called; give an nn.Module or a callable"
-        )
-    root = root_of(model)
-    name = type(root).__name__ if root is not None else getattr(model, "__name__", type(model).__name__)
-    return Session(root, {}, name, options)
-
-
-def _named_models(models: Mapping[str, object]) -> Iterator[tuple[str, nn.Module]]:
-    for name, given in models.items():
-        part: object = unwrapped(cast("Callable[..., Any]", given))
-        refuse_unsupported(part, f"model[{name!r}]")
-        if not isinstance(part, nn.Module):
-            raise InputError(
-                f"model[{name!r}] is a {type(part).__name__}; a dict of models maps names to nn.Modules"
-            )
-        yield name, part

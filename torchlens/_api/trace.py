@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from torchlens._api.features import AllFeatures
 from torchlens._records import Failure, Record, RunOptions, Status
+from torchlens._terms import Selector
 from torchlens._trace.graph import build_graph
 from torchlens._trace.layer import Layer
 from torchlens._trace.lookup import Named
 from torchlens._trace.module import Module, ModuleCall
 from torchlens._trace.op import Op
-from torchlens._trace.outcome import find_output
+from torchlens._trace.outcome import find_halt, find_output
 from torchlens._trace.provenance import Provenance, find_provenance
 from torchlens._trace.reader import TraceReader
-from torchlens._trace.selection import find
+from torchlens._trace.selection import find, select
 from torchlens._trace.state import Buffer, Param
 from torchlens._trace.views import Views
 from torchlens._values.ledger import Ledger
@@ -64,7 +65,7 @@ class Trace:
     @property
     def ops(self) -> Named[Op]:
         """All ops in capture order: inputs, calls, boundaries, buffer versions, sources, outputs."""
-        return self._views.ops(range(len(self._reader.numbers.rows)))
+        return self._views.every_op()
 
     @property
     def layers(self) -> Named[Layer]:
@@ -98,6 +99,10 @@ class Trace:
         first = self._reader.numbers.first
         return self._views.ops([first[row] for row in self._record.outputs])
 
+    def select(self, selector: Selector) -> Named[Op]:
+        """The ops that a selector means, in capture order."""
+        return self._views.ops([op.index for op in select(self._views, selector)])
+
     def __getitem__(self, key: str | int) -> Op | Layer | Module | ModuleCall:
         """A layer or op by label, a module or module call by address, an op by index."""
         return find(self._views, key)
@@ -129,6 +134,11 @@ class Trace:
     @property
     def status(self) -> Status:
         return self._record.status
+
+    @property
+    def halted_at(self) -> Op | ModuleCall | None:
+        """The op, or the module call, after which `stop_after` ended the run; None if it went through."""
+        return find_halt(self._views)
 
     @property
     def error(self) -> Failure | None:

@@ -21,9 +21,10 @@ from torchlens._capture.origins import find_name
 from torchlens._capture.returns import ReturnWatch
 from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, out_targets
-from torchlens._values.geometry import last_writers, region_of, storage_key
+from torchlens._values.geometry import region_of, storage_key
 from torchlens._values.ledger import MetadataWrite, Write
 from torchlens._values.plain import tensors_in
+from torchlens._values.region import last_writers
 from torchlens._values.unseen import unseen
 
 _MODULES: Final = (apis, eager_transforms, vmap)
@@ -124,8 +125,10 @@ class Transforms:
         plain = _unwrapped(tensor)
         if id(plain) in transform.inputs or id(plain) in transform.made:
             return
-        if id(plain) in self._tensors.known or (plain is tensor and self._is_outside(tensor, frame)):
-            transform.inputs[id(plain)] = self._tensors.meet(plain, frame)
+        known = self._tensors.holding.recorded(plain) is not None
+        if known or (plain is tensor and self._is_outside(tensor, frame)):
+            self._tensors.meet(plain, frame)
+            transform.inputs[id(plain)] = plain
         else:
             transform.made[id(plain)] = plain
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -15,7 +15,9 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchlens._capture.boundaries import Transforms
 from torchlens._capture.call_site import CallSites
+from torchlens._capture.choosing import Chooser
 from torchlens._capture.control_flow import as_without_capture
+from torchlens._capture.halting import AfterHalt, Halt
 from torchlens._capture.kinds import INERT, ORDINARY, PLAIN, SIDED, Special, classify
 from torchlens._capture.modules import ModuleCalls
 from torchlens._capture.python_calls import Entry, PythonCalls
@@ -52,8 +54,11 @@ class FunctionMode(TorchFunctionMode):
         calls: ModuleCalls,
         tensors: Tensors,
         transforms: Transforms,
+        chooser: Chooser | None,
     ) -> None:
         super().__init__()
+        self.halted = False
+        self._chooser = chooser
         self.backward_calls = 0
         self._recording = recording
         self._rows = recording.rows
@@ -63,7 +68,8 @@ class FunctionMode(TorchFunctionMode):
         self._calls = calls
         self._tensors = tensors
         self._transforms = transforms
-        self._known = tensors.known
+        self._known = tensors.holding.known
+        self._whole = tensors.holding.whole
         self._kinds: dict[Any, str | Special] = {}
         self._attributes: dict[Any, Any] = {}
         self._python_calls = PythonCalls()
@@ -115,7 +121,7 @@ class FunctionMode(TorchFunctionMode):
             start = perf_counter_ns()
             out = func(*args)
         duration = perf_counter_ns() - start
-        if type(out) is Tensor and not key[1]:
+        if type(out) is self._whole and not key[1]:
             known.add(id(out))
             try:
                 version = out._version
@@ -127,7 +133,21 @@ class FunctionMode(TorchFunctionMode):
         else:
             head = ("call", func, site, call, context, recorded, recorded_kwargs)
             self._recording.append(head, out, duration, side)
+            if self._chooser is not None and self._chooser.due:
+                self.halt()
         return out
+
+    def halt(self) -> NoReturn:
+        """End the forward here: this raises, and so does each later torch call."""
+        self.halted = True
+        self._kinds = AfterHalt()
+        self._calls.quiet = True
+        raise Halt
+
+    def halt_if_due(self) -> None:
+        """End the forward if all the sites are reached after which it may."""
+        if self._chooser is not None and self._chooser.due:
+            self.halt()
 
     @property
     def kept_whole(self) -> set[str]:
@@ -179,7 +199,9 @@ class FunctionMode(TorchFunctionMode):
             clone = self._python_calls.find(func, types, args, kwargs, frame, self._entered[-1])
             if clone is not None:
                 return self._enter(clone, (site, call, func), args, kwargs)
-        return self._recording.call(func, special, (site, call), args, kwargs, caller)
+        out = self._recording.call(func, special, (site, call), args, kwargs, caller)
+        self.halt_if_due()
+        return out
 
     def _enter(
         self,
@@ -293,6 +315,7 @@ class FunctionMode(TorchFunctionMode):
         wrapper = self._attributes.setdefault(wrapper.__self__, wrapper)
         context = self._recording.context(factory=False)
         self._recording.append(("call", wrapper, site, call, context, recorded, None), out, 0, None)
+        self.halt_if_due()
 
     def _set_data(self, wrapper: Any, args: tuple[Any, ...], frame: FrameType) -> None:
         where = self._sites.locate(frame)
@@ -307,6 +330,7 @@ class FunctionMode(TorchFunctionMode):
         context = self._recording.context(factory=False)
         self._recording.append(("call", wrapper, *where, context, recorded, None), args[0], 0, None)
         self._tensors.replaced(args[0], where)
+        self.halt_if_due()
 
     def _is_quiet(self) -> bool:
         return self._calls.quiet or _backward_running() != -1

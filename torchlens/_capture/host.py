@@ -7,17 +7,18 @@ before may have gone into the new tensor, so all of them count, and the trace sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, cast
+from collections.abc import Callable, Sequence
+from typing import Final, cast
 
 from torch import Tensor
 
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.doubts import Doubts
+from torchlens._capture.holding import Holding
 from torchlens._values.geometry import storage_key
-from torchlens._values.plain import SCALARS, tensors_in
+from torchlens._values.ghost import Recorded
+from torchlens._values.plain import SCALARS, recorded_in
 from torchlens._values.shared_memory import SharedMemory, moved
-from torchlens._values.storage_index import StorageIndex
 from torchlens._values.unseen import unseen
 
 LEAVING: Final = frozenset(["numpy", "__array__", "tolist", "__dlpack__", "untyped_storage", "storage"])
@@ -33,29 +34,32 @@ class HostData:
 
     def __init__(
         self,
-        rows: list[tuple[Any, ...]],
+        holding: Holding,
         sites: CallSites,
-        index: StorageIndex,
         memory: SharedMemory,
         doubts: Doubts,
     ) -> None:
-        self.edges: dict[int, list[tuple[Tensor, int]]] = {}
-        self._rows = rows
+        self.edges: dict[int, list[tuple[Recorded, int]]] = {}
+        self._holding = holding
+        self._rows = holding.rows
         self._sites = sites
-        self._index = index
         self._memory = memory
         self._doubts = doubts
-        self._left: list[tuple[Tensor, int, int]] = []
-        """Tensor, number of rows and module call, of each value that left."""
+        self._left: list[tuple[Recorded, int, int]] = []
+        """What rows hold, number of rows and module call, of each value that left."""
+        self._lent: dict[int, Tensor] = {}
+        """Tensors whose memory left: they are held, because it can be written and come back."""
         self.foreign: list[Tensor] = []
         """Tensors that came in whose memory is not torch's own."""
         self._taken = 0
 
-    def leaves(self, name: str, tensor: Tensor) -> None:
+    def leaves(self, name: str, tensor: Tensor, recorded: Recorded) -> None:
         """A read hands out the tensor's value."""
         if name in LEAVING:
             call = self._sites.calls[-1] if self._sites.calls else 0
-            self._left.append((tensor, len(self._rows), call))
+            self._left.append((recorded, len(self._rows), call))
+            if name != "tolist":
+                self._lent[id(tensor)] = tensor
 
     def comes_in(self, tensor: Tensor) -> None:
         """A tensor from outside: if its memory is not torch's own, others may share it, and write there."""
@@ -75,19 +79,21 @@ class HostData:
             return self._shared(tensor)
 
     def _shared(self, tensor: Tensor) -> Tensor | None:
-        self._memory.take(self._index.first_on_each(self._taken))
-        self._taken = self._index.num_storages
-        self._memory.take(left for left, _, _ in self._left)  # parameters are in no row
+        self._memory.take(self._holding.first_on_each(self._taken))
+        self._taken = self._holding.num_storages
+        self._memory.take(self._lent.values())  # parameters are in no row
         behind = self._memory.behind(tensor)
-        if behind is None or not self._index.tensors_on(storage_key(behind)):
+        if behind is None or not self._holding.live_on(storage_key(behind)):
             return behind
         return moved(tensor, behind)
 
     def add_shared(self, row: int, behind: Tensor) -> None:
         """The tensor of a row lies over the memory of a known one: what wrote there last is its parent."""
-        self.edges[row] = [(behind, row)]
+        known = self._holding.recorded(behind)
+        assert known is not None
+        self.edges[row] = [(known, row)]
 
-    def add_returned(self, row: int, given: list[Tensor]) -> bool:
+    def add_returned(self, row: int, given: Sequence[Recorded]) -> bool:
         """A tensor was made of host data: edges from all that left, if anything did.
 
         What left in the same module call counts, otherwise all that left before. `given` are tensors
@@ -104,12 +110,12 @@ class HostData:
         self._doubts.add("host_round_trip", row, row=row)
         return True
 
-    def made(self, row: int, alias: Callable[[Tensor, int], bool]) -> None:
+    def made(self, row: int, out: object, alias: Callable[[Tensor, int], bool]) -> None:
         """The call of a row made a tensor of what may be host data (`torch.tensor`, `__array_wrap__`).
 
         `alias` takes in a tensor that we made of a known storage, and tells whether it is known then.
         """
-        _, func, _, _, _, args, kwargs, out, *_ = self._rows[row]
+        _, func, _, _, _, args, kwargs, *_ = self._rows[row]
         if func.__name__ in _METHODS:
             args = args[1:]
         values = cast("tuple[object, ...]", (*args, *(kwargs or {}).values()))
@@ -117,7 +123,7 @@ class HostData:
             return
         if not out.numel():  # it carries nothing
             return
-        given = tensors_in(values)
+        given = recorded_in(values)
         if not is_torchs_memory(out) and not given:
             behind = self.shared(out)
             if behind is not None and alias(behind, row):

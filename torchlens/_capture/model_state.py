@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from torchlens._structure import BufferEntry, Structure, join
-from torchlens._values.geometry import StorageKey, storage_key
+from torchlens._values.geometry import storage_key
+from torchlens._values.ghost import StorageKey
 from torchlens._values.versions import version_of
 
 
@@ -73,6 +74,11 @@ class ModelState:
             number = self._outside[name] = self._outside.get(name, 0) + 1
             index = self._add(module, None, f"{name}_{number}")
         return index
+
+    @property
+    def module_places(self) -> list[list[tuple[int | None, str]]]:
+        """By module, (holder, name) of each place where it is held."""
+        return self._module_places
 
     @property
     def num_params(self) -> int:

@@ -24,6 +24,7 @@ from torch.nn.modules import module as nn_module
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.compiled import can_run_eagerly, is_compiled_module
 from torchlens._capture.fused import FUSING, FusedForwards, forward_cell
+from torchlens._capture.holding import Holding
 from torchlens._capture.model_state import ModelState
 from torchlens._records import ModuleCallEntry
 
@@ -41,6 +42,7 @@ class CallEvents(Protocol):
     def plain(self, value: Any, frame: FrameType | None = None) -> Any: ...
     def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
     def root_call_ends(self, call: int, output: Any) -> None: ...
+    def call_ends(self, call: int, output: Any) -> None: ...
     def script_call_starts(self, call: int, args: list[Any]) -> None: ...
     def script_call_ends(
         self, call: int, args: tuple[Any, ...], kwargs: Any, output: Any, frame: FrameType
@@ -63,11 +65,12 @@ class ModuleCalls:
         state: ModelState,
         sites: CallSites,
         events: CallEvents,
-        rows: list[tuple[Any, ...]],
-        known: set[int],
+        holding: Holding,
         *,
         expand_fused: bool = False,
+        tells_ends: bool = False,
     ) -> None:
+        self._tells_ends = tells_ends
         self.roots: list[int] = []
         self.quiet = False
         """True while what runs is not the forward: backward, or the inside of a transform."""
@@ -83,8 +86,8 @@ class ModuleCalls:
         """Call to (keyword arguments, output, end)."""
         self._sites = sites
         self._events = events
-        self._rows = rows
-        self._known = known
+        self._rows = holding.rows
+        self._known = holding.known
         self.notes: set[str] = set()
         self._fused = FusedForwards(self.notes.add if expand_fused else None)
         self._unfusable: set[type] = set()
@@ -164,19 +167,28 @@ class ModuleCalls:
             running.add(id(frame))
             frame = frame.f_back
         pending, self._pending = self._pending, []
+        ended: list[tuple[int, Any]] = []
         for call, cell, inner in pending:
             if id(inner) in running:
                 self._pending.append((call, cell, inner))
                 continue
-            output = self._events.plain(cell.cell_contents)
-            self._ended[call] = self._ended[call][0], output, len(self._rows)
+            given = cell.cell_contents
+            self._ended[call] = self._ended[call][0], self._events.plain(given), len(self._rows)
             if call in self.roots:
-                self._events.root_call_ends(call, output)
+                self._events.root_call_ends(call, given)
+            ended.append((call, given))
         self._watch(self._watched)
+        for call, given in ended:
+            self._events.call_ends(call, given)
 
     def _watch(self, module: nn.Module | None) -> None:
         self._watched = module if module is not None and module._buffers else None
         self.alert = self._watched is not None or bool(self._pending or self._made_params)
+
+    def begun(self, call: int) -> tuple[nn.Module, int] | None:
+        """The module of a call and the call that it was made in; None for the space outside all calls."""
+        begun = self._begun[call]
+        return None if begun is None else begun[:2]
 
     def compiled_calls(self) -> list[int]:
         """The first rows of the calls of modules that were compiled in place (`module.compile()`)."""
@@ -264,14 +276,16 @@ class ModuleCalls:
             kwargs = self._events.plain(kwargs)
         if type(module) in self._scripted:
             self._events.script_call_ends(call, args, kwargs, output, frame)
-        if id(output) not in self._known:
-            output = self._events.plain(output, frame.f_back)
-        self._ended[call] = kwargs, output, len(self._rows)
+        recorded = output if id(output) in self._known else self._events.plain(output, frame.f_back)
+        self._ended[call] = kwargs, recorded, len(self._rows)
         if module._forward_hooks or module._backward_hooks or module._backward_pre_hooks:
             self._pending.append((call, _result_cell(frame), frame))
             self.alert = True
-        elif not sites.calls and call in self.roots:
+            return
+        if not sites.calls and call in self.roots:
             self._events.root_call_ends(call, output)
+        if self._tells_ends:
+            self._events.call_ends(call, output)
 
     def _keep_fused(self, module: nn.Module, frame: FrameType) -> None:
         """Let torch choose a fused kernel as without a capture; remember the classes that have none."""

@@ -18,10 +18,10 @@ from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, is_gathered, out_targets, region, with_inner
 from torchlens._records import Context, Side
 from torchlens._values.geometry import is_wrapper
+from torchlens._values.ghost import Recorded
 from torchlens._values.ledger import MetadataWrite, Write, was_half_done
 from torchlens._values.plain import tensors_in
 from torchlens._values.unseen import unseen
-from torchlens._values.versions import version_of
 
 _grad_enabled = torch.is_grad_enabled
 _inference_mode = torch.is_inference_mode_enabled
@@ -31,10 +31,10 @@ _any_autocast = torch._C._is_any_autocast_enabled
 class Recording:
     """The rows of one capture as they grow, and what goes with some of them."""
 
-    def __init__(self, rows: list[tuple[Any, ...]], tensors: Tensors, calls: ModuleCalls) -> None:
-        self.rows = rows
+    def __init__(self, tensors: Tensors, calls: ModuleCalls) -> None:
+        self.rows = tensors.holding.rows
         self.generators: dict[int, list[tuple[str, Tensor]]] = {}
-        self.reads: list[tuple[int, str, Tensor]] = []
+        self.reads: list[tuple[int, str, Recorded]] = []
         self.contexts: list[Context] = []
         self.context_index: dict[tuple[Any, ...], int] = {}
         self._tensors = tensors
@@ -58,9 +58,11 @@ class Recording:
             found = [self._tensors.meet(tensor, caller, name) for name, tensor in closed]
             recorded_kwargs = {**(recorded_kwargs or {}), "closures": tuple(found)}
         if special.read and (read := tensors_in([*args, kwargs])):
-            self.reads.append((len(self.rows), special.name, read[0]))
+            self.reads.append((len(self.rows), special.name, self._tensors.meet(read[0], caller)))
             self._tensors.leaves(special.name, read[0])
-        states = self._generator_states(kwargs) if special.draws and special.draws(args, kwargs) else None
+        draws = special.draws is not None and special.draws(args, kwargs)
+        # a call whose values are not kept is not made again either
+        states = self._generator_states(kwargs) if draws and self._tensors.holding.is_whole else None
         targets = special.writes(args, kwargs) if special.writes else []
         if kwargs.get("out") is not None:
             targets = out_targets(kwargs["out"])
@@ -88,7 +90,7 @@ class Recording:
         head = (kind, func, *where, context, recorded, recorded_kwargs)
         if self.append(head, produced, duration, None):
             if special.from_host:
-                self._tensors.host.made(row, self._tensors.alias)
+                self._tensors.host.made(row, produced, self._tensors.alias)
             if states is not None:
                 self.generators[row] = states
             if targets:
@@ -98,20 +100,14 @@ class Recording:
 
     def append(self, head: tuple[Any, ...], out: Any, duration: int, side: Side) -> bool:
         """Append the row that begins with `head`; False, and no row, when its result holds no tensor."""
-        known = self._tensors.known
         if isinstance(out, Tensor):
             if type(out) is nn.Parameter and not self._tensors.holds(out):
                 self._calls.param_made(out)
-            known.add(id(out))
-            version: Any = version_of(out)
         else:
-            found = tensors_in(out)
-            if not found:
+            out = tuple(tensors_in(out))
+            if not out:
                 return False
-            out = tuple(found)
-            known.update(map(id, found))
-            version = tuple(map(version_of, found))
-        self.rows.append((*head, out, version, duration, side))
+        self._tensors.holding.append(head, out, duration, side)
         return True
 
     def context(self, factory: bool) -> int:

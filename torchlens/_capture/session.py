@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
@@ -17,18 +17,22 @@ from torch.overrides import _get_current_function_mode_stack
 
 from torchlens._capture.boundaries import TRANSFORM_FILES, Transform, Transforms
 from torchlens._capture.call_site import CallSites
+from torchlens._capture.choosing import Choices, Chooser
 from torchlens._capture.compiled import COMPILER_FILE, SKIPPED, can_run_eagerly
 from torchlens._capture.function_mode import FunctionMode
+from torchlens._capture.holding import AllHeld, GhostsHeld, Holding
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
+from torchlens._capture.placing import Live, placing_of
 from torchlens._capture.recording import Recording
 from torchlens._capture.tensors import Tensors
 from torchlens._capture.unseen_work import UnseenWork
 from torchlens._capture.witness import Witness
 from torchlens._capture.writes import Target
-from torchlens._records import Failure, Record, Rows, RunOptions, Status
+from torchlens._records import Failure, Reached, Record, Rows, RunOptions, Status
+from torchlens._terms import EVERYTHING
 from torchlens._values.ledger import Ledger
-from torchlens._values.plain import plain, tensors_in
+from torchlens._values.plain import plain, recorded_in, tensors_in
 from torchlens._values.store import ValueStore
 from torchlens._values.unseen import unseen
 from torchlens._values.versions import version_of
@@ -42,6 +46,8 @@ class Captured:
 
     record: Record
     ledger: Ledger
+    doubtful: Sequence[int] = ()
+    """Rows of buffer versions that are kept until their labels tell whether they are meant."""
 
 
 def refuse_nested() -> None:
@@ -57,10 +63,17 @@ class Session:
     """A capture while it is open."""
 
     def __init__(
-        self, root: nn.Module | None, named: Mapping[str, nn.Module], root_name: str, options: CaptureOptions
+        self,
+        root: nn.Module | None,
+        named: Mapping[str, nn.Module],
+        root_name: str,
+        options: CaptureOptions,
+        choices: Choices,
     ) -> None:
         self._options = options
-        self._rows: list[tuple[Any, ...]] = []
+        self._choices = choices
+        self._holding = _holding(options, choices)
+        self._rows = self._holding.rows
         self._state = ModelState(root, named, root_name)
         code = module_code()
         index_of = cast("Callable[[object], int]", self._state.index_of)  # call sites know no torch
@@ -69,24 +82,31 @@ class Session:
         if not can_run_eagerly():
             self._sites.compiler_file = COMPILER_FILE
             self._sites.compiled_code_called = self._compiled_code_called
-        self._tensors = Tensors(self._rows, self._sites, self._state, options.max_copied)
+        self._tensors = Tensors(self._holding, self._sites, self._state, options.max_copied)
         self._calls = ModuleCalls(
             self._state,
             self._sites,
             self,
-            self._rows,
-            self._tensors.known,
+            self._holding,
             expand_fused=options.fused == "expand",
+            tells_ends=choices.are_made,
         )
+        self._chooser: Chooser | None = None
+        if choices.are_made or not self._holding.is_whole:
+            self._chooser = Chooser(choices, self._sites, self._state, self._calls)
+            self._chooser.attach(self._rows, self._holding)
+            self._holding.choose_by(self._chooser)
         self._transforms = Transforms(self._tensors, self._transform_returned)
         self._script_inputs: dict[int, list[tuple[Tensor, int | None]]] = {}
         """Of running calls of TorchScript modules, the tensors given and their version counters."""
-        self._recording = Recording(self._rows, self._tensors, self._calls)
+        self._recording = Recording(self._tensors, self._calls)
         self._witness: Witness | None = None
         if options.witness:
             self._tensors.unseen_work = UnseenWork(self._rows, self._sites)
             self._witness = Witness(self._recording, self._transforms, self._tensors.unseen_work)
-        self._mode = FunctionMode(self._recording, self._sites, self._calls, self._tensors, self._transforms)
+        self._mode = FunctionMode(
+            self._recording, self._sites, self._calls, self._tensors, self._transforms, self._chooser
+        )
         self._output_rows: list[int] = []
         self._block = True
         self._output: Any = None
@@ -109,7 +129,8 @@ class Session:
     def close(self, error: BaseException | None = None) -> Captured:
         """Stop recording and hand over what was written down."""
         self._stop(error)
-        captured = Captured(self._record(error), self._tensors.ledger)
+        doubtful = [] if self._chooser is None else self._chooser.doubtful
+        captured = Captured(self._record(error), self._tensors.ledger, doubtful)
         with torch._C.DisableTorchFunction():  # a subclass must not see our reads
             self._note_changes(captured)
         for row in [] if can_run_eagerly() else self._calls.compiled_calls():
@@ -119,6 +140,11 @@ class Session:
         captured.record.reasons = self._tensors.doubts.reasons()
         vars(self).clear()  # its parts call each other: without this they would wait for the collector
         return captured
+
+    @property
+    def halted(self) -> bool:
+        """Whether the forward was ended before it was through."""
+        return self._mode.halted
 
     def abandon(self) -> None:
         """Stop recording and drop what was written down."""
@@ -153,7 +179,9 @@ class Session:
         self._sites.open(sys._getframe(0))  # our own frame is no part of a chain
         self._tensors.sources.given(args, kwargs)
         self._tensors.add_inputs(tensors_in([args, kwargs]))
-        self._note_output(model(*args, **kwargs))
+        output = model(*args, **kwargs)
+        if not self._mode.halted:
+            self._note_output(output)
 
     def plain(self, value: Any, frame: FrameType | None = None) -> Any:
         """A value as plain data, its tensors met; `frame` is whose names they may go by."""
@@ -204,16 +232,31 @@ class Session:
     def buffers_may_have_changed(self, module: nn.Module) -> None:
         self._tensors.buffers_may_have_changed(module)
 
+    def call_ends(self, call: int, output: Any) -> None:
+        """A module call has given this to its caller."""
+        chooser = self._chooser
+        if chooser is None or self._mode.halted or not chooser.awaits(call):
+            return
+        given: list[tuple[int, int, Tensor]] = []
+        with torch._C.DisableTorchFunction():
+            for tensor in tensors_in(output):
+                made = self._holding.maker(tensor)
+                if made is not None:
+                    given.append((*made, tensor))
+            chooser.returned(call, given)
+        self._mode.halt_if_due()
+
     def _transform_returned(self, transform: Transform, output: Any) -> None:
         self._calls.quiet = False
         caller = transform.frame.f_back
-        where = self._sites.locate(caller)
-        out = self._tensors.with_written(output, [target for target, _ in transform.writes])
-        io = tuple(transform.inputs.values()), None, out
-        row = self._append_boundary(transform.name, *where, io, caller)
-        if row is not None and transform.writes:
-            with unseen():
-                self._tensors.after_writes(transform.writes, row, where, ended=True)
+        with torch._C.DisableTorchFunction():  # the mode is on
+            where = self._sites.locate(caller)
+            out = self._tensors.with_written(output, [target for target, _ in transform.writes])
+            io = tuple(transform.inputs.values()), None, out
+            row = self._append_boundary(transform.name, *where, io, caller)
+            if row is not None and transform.writes:
+                with unseen():
+                    self._tensors.after_writes(transform.writes, row, where, ended=True)
 
     def _append_boundary(
         self,
@@ -238,15 +281,19 @@ class Session:
     def _note_output(self, output: Any) -> None:
         with torch._C.DisableTorchFunction():  # hooks run with the mode on
             recorded = self.plain(output)
-            for tensor in tensors_in(recorded):
-                self._output_rows.append(len(self._rows))
-                version = version_of(tensor)
-                self._rows.append(("output", "output", 0, 0, 0, (tensor,), None, tensor, version, 0, None))
+            for held, tensor in zip(recorded_in(recorded), tensors_in(output)):
+                head = ("output", "output", 0, 0, 0, (held,), None)
+                self._output_rows.append(self._holding.repeat(head, held, tensor))
         if not self._block:
             self._output = recorded
 
     def _record(self, error: BaseException | None) -> Record:
         status: Status = "complete" if error is None else "failed"
+        halted_at = self._halted_at()
+        if halted_at is not None:
+            status, error = "halted", None
+        if self._chooser is not None:
+            self._chooser.settle()
         module_calls = self._calls.entries()  # which may name modules met outside the model
         return Record(
             rows=Rows.from_tuples(self._rows),
@@ -268,7 +315,12 @@ class Session:
             reasons=(),
             host_edges=self._tensors.host.edges,
             options=self._run_options(),
+            halted_at=halted_at,
         )
+
+    def _halted_at(self) -> Reached | None:
+        reached = [goal.reached for goal in self._choices.goals if goal.reached is not None]
+        return max(reached, key=lambda each: each.row) if self._mode.halted else None
 
     def _note_changes(self, captured: Captured) -> None:
         """Note what only shows at the end: changes of memory that no op explains."""
@@ -277,9 +329,9 @@ class Session:
         structure = record.structure
         held = [(tensor, version) for tensor, _, version in structure.held_params]
         held += [(buffer.initial, buffer.version) for _, buffer in structure.held_buffers]
-        outs = zip(record.rows.out, record.rows.version)
         # in most runs nothing is written, which one look at each counter shows
-        if any(_versions(out) != version for out, version in (*outs, *held) if version is not None):
+        moved = any(version_of(tensor) != version for tensor, version in held if version is not None)
+        if moved or self._holding.may_have_changed():
             for row in store.unexplained_rows():
                 doubts.add("unexplained_write", max(row, 0), row=None if row < 0 else row)
         self._tensors.note_swapped()
@@ -291,6 +343,8 @@ class Session:
 
     def _notes(self) -> list[str]:
         notes = sorted(self._calls.notes)
+        if self._chooser is not None:
+            notes += self._chooser.notes()
         if self._tensors.ledger.handed_out.gave_up:
             notes.append("So much memory was handed out that later writes beside torch were not looked for.")
         if self._mode.backward_calls:
@@ -306,18 +360,24 @@ class Session:
         return notes
 
     def _run_options(self) -> RunOptions:
-        options = self._options
+        options, choices = self._options, self._choices
         return RunOptions(
             options.seed,
             options.max_copied,
             torch.__version__,
             platform.python_version(),
             fused=options.fused,
+            save=None
+            if self._holding.is_whole
+            else str(EVERYTHING if choices.save is None else choices.save),
         )
 
 
-def _versions(out: Any) -> Any:
-    return tuple(map(version_of, cast("tuple[Tensor, ...]", out))) if type(out) is tuple else version_of(out)
+def _holding(options: CaptureOptions, choices: Choices) -> Holding:
+    placing = placing_of(options)
+    if choices.save is None and placing is None:
+        return AllHeld([], watched=choices.are_made)
+    return GhostsHeld([], placing or Live(detached=False))
 
 
 def _take_off(mode: FunctionMode) -> None:

@@ -1,8 +1,4 @@
-"""What each tensor that enters a call is: known already, an input, a parameter, a buffer, or a source.
-
-`known` holds the ids of all that has been met. Everything in it is kept alive by the rows, so an id cannot
-come to mean another object while the capture runs.
-"""
+"""What each tensor that enters a call is: known already, an input, a parameter, a buffer, or a source."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from torch import Tensor, nn
 
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.doubts import Doubts
+from torchlens._capture.holding import Holding
 from torchlens._capture.host import LEAVING, HostData, is_torchs_memory
 from torchlens._capture.model_state import BufferSlot, ModelState
 from torchlens._capture.sources import Sources
@@ -22,32 +19,31 @@ from torchlens._capture.threads import ThreadWatch
 from torchlens._capture.unseen_work import NAME as UNSEEN
 from torchlens._capture.unseen_work import UnseenWork
 from torchlens._capture.writes import Target
-from torchlens._values.geometry import last_writers, region_of, storage_key
+from torchlens._values.geometry import region_of, storage_key
+from torchlens._values.ghost import Recorded
 from torchlens._values.ledger import Ledger, MetadataWrite, Write
 from torchlens._values.plain import SCALARS, plain, tensors_in
-from torchlens._values.storage_index import StorageIndex
+from torchlens._values.region import last_writers
 from torchlens._values.versions import version_of
 
 
 class Tensors:
     """Knows every tensor of one capture and who wrote into it."""
 
-    def __init__(
-        self, rows: list[tuple[Any, ...]], sites: CallSites, state: ModelState, max_copied: int | None
-    ) -> None:
+    def __init__(self, holding: Holding, sites: CallSites, state: ModelState, max_copied: int | None) -> None:
+        rows = holding.rows
+        self.holding = holding
         self.doubts = Doubts()
-        self.known: set[int] = set()
         self.inputs: list[int] = []
-        self.aliases: list[tuple[int, Tensor, Tensor]] = []
+        self.aliases: list[tuple[int, Recorded, Recorded]] = []
         """(row count at that moment, alias, known tensor on the same storage)."""
         self._source_rows: dict[int, int] = {}
-        self.index = StorageIndex(rows)
-        self.ledger = Ledger(self.index, max_copied)
+        self.ledger = Ledger(holding, max_copied)
         self.threads = ThreadWatch(rows, self.doubts)
-        self.host = HostData(rows, sites, self.index, self.ledger.shared_memory, self.doubts)
+        self.host = HostData(holding, sites, self.ledger.shared_memory, self.doubts)
         self.unseen_work: UnseenWork | None = None
         """With a witness, the operators that no torch call explains."""
-        self.sources = Sources(sites, state, self.host, self.threads, self.known)
+        self.sources = Sources(sites, state, self.host, self.threads, holding.known)
         self._rows = rows
         self._sites = sites
         self._state = state
@@ -69,12 +65,10 @@ class Tensors:
 
     def plain_args(self, args: tuple[Any, ...], frame: FrameType) -> tuple[Any, ...]:
         """The arguments of a call as plain data, each tensor in them met. Unchanged ones stay the same."""
-        known = self.known
-        return tuple([arg if id(arg) in known else self._plain(arg, frame) for arg in args])
+        return self.holding.args(args, frame, self._plain)
 
     def plain_kwargs(self, kwargs: dict[str, Any], frame: FrameType) -> dict[str, Any]:
-        known = self.known
-        return {key: arg if id(arg) in known else self._plain(arg, frame) for key, arg in kwargs.items()}
+        return dict(zip(kwargs, self.plain_args(tuple(kwargs.values()), frame)))
 
     def add_inputs(self, found: list[Tensor]) -> None:
         """Tensors given from outside: each once, unless it is a parameter, a buffer or known already."""
@@ -83,10 +77,12 @@ class Tensors:
                 self._add_input(tensor)
 
     def _add_input(self, tensor: Tensor) -> None:
-        if (source := self._source_rows.pop(id(tensor), None)) is not None:  # the block used it before
+        known = self.holding.recorded(tensor)
+        source = self._source_rows.pop(id(tensor), None)
+        if source is not None and known is not None:  # the block used it before
             self._rows[source] = ("input", "input", *self._rows[source][2:])
             self.inputs.append(source)
-        elif not (id(tensor) in self.known or self._state.holds(tensor)):
+        elif not (known is not None or self._state.holds(tensor)):
             row = self._add_row("input", "input", tensor)
             something_ran = row > len(self.inputs)
             self.inputs.append(row)
@@ -98,14 +94,16 @@ class Tensors:
         """Whether the tensor is a parameter or a buffer of a known module."""
         return self._state.holds(tensor)
 
-    def meet(self, tensor: Tensor, frame: FrameType | None, name: str | None = None) -> Tensor:
-        """Find out what a tensor is that no call made, and write it down where it is not a parameter.
-
-        `name` is what it goes by where the frames tell none.
+    def meet(self, tensor: Tensor, frame: FrameType | None, name: str | None = None) -> Recorded:
+        """What rows hold for a tensor. One that no call made is identified, and written down where it is no
+        parameter; `name` is what it goes by where the frames tell none.
         """
-        if id(tensor) not in self.known:
+        known = self.holding.recorded(tensor)
+        if known is None:
             self._identify(tensor, frame, name)
-        return tensor
+            known = self.holding.recorded(tensor)
+            assert known is not None
+        return known
 
     def _identify(self, tensor: Tensor, frame: FrameType | None, name: str | None) -> None:
         slot = self._state.slot_holding(tensor)
@@ -116,11 +114,11 @@ class Tensors:
                 if slot.index >= self._first_slots:  # registered since the capture began
                     self.sources.judge(slot.rows[0], tensor, self._rows[slot.rows[0]][1], self.doubts)
             elif id(tensor) in self._first_params:
-                self.known.add(id(tensor))
+                self.holding.take(tensor, lasting=True)
             elif self.alias(tensor, len(self._rows)):
                 pass
             elif self._is_new_param(tensor):
-                self.known.add(id(tensor))
+                self.holding.take(tensor, lasting=True)
                 if id(tensor) in self._young_params:
                     self.doubts.add("unknown_origin", len(self._rows))
             else:
@@ -128,13 +126,13 @@ class Tensors:
 
     def alias(self, tensor: Tensor, row: int) -> bool:
         """Take a tensor object for another view of what a known one covers, if one does, from a row on."""
-        if id(tensor) in self.known:
+        if self.holding.recorded(tensor) is not None:
             return True
         original = self._same_storage(tensor)
         if original is None:
             return False
-        self.known.add(id(tensor))
-        self.aliases.append((row, tensor, original))
+        known = self.holding.recorded(original)
+        self.aliases.append((row, self.holding.take(tensor), original if known is None else known))
         return True
 
     def _is_new_param(self, tensor: Tensor) -> bool:
@@ -168,6 +166,7 @@ class Tensors:
 
         Nothing is paid for this until something is written.
         """
+        self.holding.note_write()
         for target in targets:
             for slot in [] if target.metadata else self._state.slots_on(storage_key(target.tensor)):
                 if not slot.rows:
@@ -208,13 +207,12 @@ class Tensors:
 
         `ended` writes have been completed when they happened, and are now given their op.
         """
-        out: Any = self._rows[row][7]
-        outs = cast("tuple[Tensor, ...]", out) if type(out) is tuple else (out,)
-        slots = {id(tensor): slot for slot, tensor in enumerate(outs)}
+        slots = self._slots(row)
         reached: dict[int, BufferSlot] = {}
         for target, write in writes:
             tensor = target.tensor
-            slot_of = slots.get(id(tensor if target.shown is None else target.shown))
+            shown = tensor if target.shown is None else target.shown
+            slot_of = slots.get(id(self.holding.recorded(shown)))
             if slot_of is not None:
                 self.ledger.inplace.add((row, slot_of))
             if isinstance(write, MetadataWrite):
@@ -241,17 +239,23 @@ class Tensors:
         self, moved: list[tuple[Tensor, int | None]], row: int, where: tuple[int, int], writer: str
     ) -> None:
         """Note writes that only version counters show; each tensor with the count it had before."""
-        out: Any = self._rows[row][7]
-        slots = {id(tensor): slot for slot, tensor in enumerate(tensors_in(out))}
+        slots = self._slots(row)
         lost = f"{writer} where it could not be seen beforehand; clone it before"
         for tensor, version in moved:
             bumps = (version_of(tensor) or 0) - (version or 0)
-            self.ledger.note_write(tensor, row, slots.get(id(tensor), 0), bumps, lost)
-            if id(tensor) in slots:
-                self.ledger.inplace.add((row, slots[id(tensor)]))
+            slot_of = slots.get(id(self.holding.recorded(tensor)))
+            self.ledger.note_write(tensor, row, slot_of or 0, bumps, lost)
+            if slot_of is not None:
+                self.ledger.inplace.add((row, slot_of))
             for slot in self._state.slots_on(storage_key(tensor)):
                 assert slot.current is not None
                 self._add_version(slot, slot.current, where)
+
+    def _slots(self, row: int) -> dict[int, int]:
+        """By the id of what the row holds, which of its outputs it is."""
+        out: Any = self._rows[row][7]
+        outs = cast("tuple[Recorded, ...]", out) if type(out) is tuple else (out,)
+        return {id(held): slot for slot, held in enumerate(outs)}
 
     def replaced(self, tensor: Tensor, where: tuple[int, int]) -> None:
         """A tensor object was given another storage (`x.data = y`)."""
@@ -267,7 +271,7 @@ class Tensors:
             for held in [*self.host.foreign, *buffers]:
                 if not is_torchs_memory(held):
                     self.ledger.handed_out.leaves("numpy", held, len(self._rows))
-        self.host.leaves(name, tensor)
+        self.host.leaves(name, tensor, self.meet(tensor, None))
         self.ledger.handed_out.leaves(name, tensor, len(self._rows))
 
     def _plain(self, value: Any, frame: FrameType) -> Any:
@@ -277,14 +281,11 @@ class Tensors:
         return plain(value, lambda tensor: self.meet(tensor, frame))
 
     def _add_version(self, slot: BufferSlot, tensor: Tensor, where: tuple[int, int]) -> None:
-        row = len(self._rows)
-        version = version_of(tensor)
         site, call = where
-        self._rows.append(
-            ("buffer", self._state.name_of(slot), site, call, 0, (tensor,), None, tensor, version, 0, None)
-        )
-        self.known.add(id(tensor))
-        slot.rows.append(row)
+        given = self.holding.recorded(tensor)
+        assert given is not None
+        head = ("buffer", self._state.name_of(slot), site, call, 0, (given,), None)
+        slot.rows.append(self.holding.append(head, tensor))
 
     def _add_start(self, slot: BufferSlot) -> None:
         """The row of the value that a buffer had before anything was seen to change it."""
@@ -292,12 +293,8 @@ class Tensors:
             slot.rows.append(self._add_row("buffer", self._state.name_of(slot), slot.initial))
 
     def _add_row(self, kind: str, name: str, tensor: Tensor) -> int:
-        row = len(self._rows)
-        version = version_of(tensor)
         call = self._sites.calls[-1] if self._sites.calls else 0
-        self._rows.append((kind, name, 0, call, 0, (), None, tensor, version, 0, None))
-        self.known.add(id(tensor))
-        return row
+        return self.holding.append((kind, name, 0, call, 0, (), None), tensor)
 
     def _add_source(self, tensor: Tensor, frame: FrameType | None, name: str | None) -> None:
         if self._add_unseen_work(tensor, frame):
@@ -319,34 +316,18 @@ class Tensors:
         behind = self.unseen_work.behind(tensor)
         if behind is None:
             return False
-        for read in behind.read:
-            self.meet(read, frame)
+        read = tuple([self.meet(tensor, frame) for tensor in behind.read])
         site, call = behind.where
         place = self._sites.enter_boundary(site, UNSEEN)
-        self._rows.append(
-            (
-                "boundary",
-                UNSEEN,
-                place,
-                call,
-                0,
-                tuple(behind.read),
-                None,
-                tensor,
-                version_of(tensor),
-                0,
-                None,
-            )
-        )
-        self.known.add(id(tensor))
-        if not behind.read:  # a constant, of what may have left for the host
-            self.host.add_returned(len(self._rows) - 1, [])
+        row = self.holding.append(("boundary", UNSEEN, place, call, 0, read, None), tensor)
+        if not read:  # a constant, of what may have left for the host
+            self.host.add_returned(row, [])
         return True
 
     def _same_storage(self, tensor: Tensor) -> Tensor | None:
         """The last known tensor that covers the same elements, preferably with the same geometry."""
         key = storage_key(tensor)
-        candidates = [*self._state.params_on(key), *(known for _, known in self.index.tensors_on(key))]
+        candidates = [*self._state.params_on(key), *(known for _, known in self.holding.live_on(key))]
         region = region_of(tensor)
         same = [known for known in candidates if region_of(known) == region]
         around = same or [known for known in candidates if last_writers(region, [region_of(known)])[1]]
@@ -354,7 +335,5 @@ class Tensors:
 
     def _maker_place(self, tensor: Tensor) -> tuple[int, int]:
         """Where the last call that gave this tensor was made: the line that assigned it, in most code."""
-        for row, known in reversed(self.index.tensors_on(storage_key(tensor))):
-            if known is tensor and self._rows[row][7] is tensor:
-                return self._rows[row][2], self._rows[row][3]
-        return 0, 0
+        made = self.holding.maker(tensor)
+        return (0, 0) if made is None else (self._rows[made[0]][2], self._rows[made[0]][3])

@@ -18,7 +18,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.doubts import Doubts
 from torchlens._records import CensusEntry
-from torchlens._values.geometry import StorageKey, storage_key
+from torchlens._values.geometry import storage_key
+from torchlens._values.ghost import StorageKey
 from torchlens._values.plain import tensors_in
 from torchlens._values.versions import version_of
 

@@ -15,15 +15,10 @@ import torch
 from torch import Tensor
 
 from torchlens._trace.reader import TraceReader
-from torchlens._values.geometry import (
-    StorageKey,
-    is_wrapper,
-    last_writers,
-    region_of,
-    same_geometry,
-    storage_key,
-)
+from torchlens._values.geometry import is_wrapper, region_of, same_geometry, storage_key
+from torchlens._values.ghost import Recorded, StorageKey
 from torchlens._values.ledger import Write
+from torchlens._values.region import last_writers
 
 _POISON = 0xFF
 """Fills what no edge accounts for: NaN as a float of any width, -1 as an integer."""
@@ -77,27 +72,27 @@ class Pieces:
         """What an op wrote into a storage; where it wrote nothing there, the tensor it gave."""
         reader = self._reader
         row, slot = reader.numbers.rows[op], reader.numbers.slots[op]
-        places = self.written_places(op, key)
+        places = [whole(place) for place in self.written_places(op, key)]
         if not places:
             made = reader.tensor(row, slot)
-            places = [reader.values.geometry(made, row, after=True)]
+            places = [whole(reader.values.geometry(made, row, after=True))]
             what = reader.op_labels[op]
             values = [reader.values.read(made, row, after=True, what=what)]
         else:
             what = f"what {reader.op_labels[op]} wrote"
             values = [reader.values.read(place, row, after=True, what=what) for place in places]
         if op in self._edited:
-            given = reader.values.geometry(reader.tensor(row, slot), row, after=True)
+            given = whole(reader.values.geometry(reader.tensor(row, slot), row, after=True))
             values = [_seen_through(self._edited[op], given, place) for place in places]
         return [Piece(op, value, place) for value, place in zip(values, places)]
 
-    def written_places(self, op: int, key: StorageKey) -> list[Tensor]:
+    def written_places(self, op: int, key: StorageKey) -> list[Recorded]:
         """What an op wrote of a storage, each part as a tensor with its geometry."""
         row, slot = self._reader.numbers.rows[op], self._reader.numbers.slots[op]
         writes = [w for w in self.writes_of_row.get(row, ()) if (w.slot or 0) == slot]
         return [w.tensor for w in writes if storage_key(w.tensor) == key]
 
-    def places(self, op: int, key: StorageKey) -> list[Tensor]:
+    def places(self, op: int, key: StorageKey) -> list[Recorded]:
         """The same, or where it wrote nothing there, the tensor that it gave."""
         reader = self._reader
         row, slot = reader.numbers.rows[op], reader.numbers.slots[op]
@@ -110,6 +105,12 @@ class Pieces:
             tensor = self._reader.record.structure.held_params[param][0]
         what = self._reader.record.params[param].addresses[0]
         return Piece(-1, self._reader.values.read(tensor, row, after=False, what=what), tensor)
+
+
+def whole(recorded: Recorded) -> Tensor:
+    """The tensor that a row holds; calls whose rows hold none are not made again."""
+    assert isinstance(recorded, Tensor)
+    return recorded
 
 
 def is_whole(pieces: Sequence[Piece], seen: Sequence[Tensor]) -> bool:

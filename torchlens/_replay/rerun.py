@@ -10,13 +10,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from torchlens._replay.pieces import Piece, Pieces, StandIn, are_foreign, cover, is_plain, is_whole
+from torchlens._replay.pieces import Piece, Pieces, StandIn, are_foreign, cover, is_plain, is_whole, whole
 from torchlens._replay.reasons import why_not
 from torchlens._replay.settings import as_recorded, generators_at
 from torchlens._trace.reader import TraceReader
-from torchlens._values.geometry import StorageKey, storage_key
+from torchlens._values.geometry import storage_key
+from torchlens._values.ghost import Ghost, StorageKey
 from torchlens._values.lineage import HOST, positions
-from torchlens._values.plain import plain, tensors_in
+from torchlens._values.plain import plain, recorded_in, tensors_in
 from torchlens._values.versions import version_of
 from torchlens.errors import TorchLensError
 
@@ -64,7 +65,12 @@ class Replay:
 
     def why_not(self, row: int) -> str | None:
         """A reason for which a row's call cannot be made again, as far as it shows beforehand."""
-        return why_not(self._rows, row, self._function(row))
+        rows = self._rows
+        if any(
+            isinstance(held, Ghost) for held in recorded_in([rows.args[row], rows.kwargs[row], rows.out[row]])
+        ):
+            return "not every value that it took and gave was kept"
+        return why_not(rows, row, self._function(row))
 
     def parents(self, row: int) -> list[int]:
         """The ops behind the tensor arguments of a row's call, in capture order."""
@@ -114,6 +120,7 @@ class Replay:
         for position, tensor in positions(self._rows.args[row], self._rows.kwargs[row]):
             if id(tensor) in tensors:
                 continue
+            tensor = whole(tensor)
             tensors[id(tensor)] = tensor
             parents, param = edges.get(position, []), params.get(position)
             behind[id(tensor)] = self._behind(row, tensor, parents, param, pieces)
@@ -137,17 +144,17 @@ class Replay:
         values = self._reader.values
         out = self._rows.out[row]
         given = cast("tuple[Tensor, ...]", out) if type(out) is tuple else (out,)
-        outs = [values.geometry(tensor, row, after=True) for tensor in given]
+        outs = [whole(values.geometry(tensor, row, after=True)) for tensor in given]
         reach: dict[int, list[Tensor]] = {}
         for tensor in tensors:
-            seen = values.geometry(tensor, row, after=False)
+            seen = whole(values.geometry(tensor, row, after=False))
             reach[id(tensor)] = [seen, *(view for view in outs if storage_key(view) == storage_key(seen))]
         return reach
 
     def _behind(
         self, row: int, tensor: Tensor, parents: Sequence[int], param: int | None, pieces: Pieces
     ) -> list[Piece]:
-        seen = self._reader.values.geometry(tensor, row, after=False)
+        seen = whole(self._reader.values.geometry(tensor, row, after=False))
         key = storage_key(seen)
         found = [piece for op in parents for piece in pieces.of_op(op, key)]
         if param is not None and not (found and cover(found, seen)):
@@ -178,7 +185,8 @@ class Replay:
         for write in self._pieces.writes_of_row.get(row, ()):
             stand_in = inputs.by_storage.get(storage_key(write.tensor))
             if stand_in is not None:
-                found.append(Written(stand_in.view(write.tensor), write.tensor))
+                written = whole(write.tensor)
+                found.append(Written(stand_in.view(written), written))
         return found
 
 

@@ -12,6 +12,7 @@ from torchlens._records import Context, Kind
 from torchlens._trace.reference import referenced
 from torchlens._trace.view import View
 from torchlens._values.geometry import bytes_of, shape_of
+from torchlens._values.ghost import Recorded
 
 if TYPE_CHECKING:
     import torch
@@ -96,6 +97,19 @@ class Op(View):
         return operation_of(self._reader.speller.name(self._reader.rows.func[self._row]))
 
     @property
+    def scopes(self) -> frozenset[str]:
+        """The addresses of the modules in whose calls it ran; `""`, the root, is always one."""
+        return self._reader.scopes(self._reader.rows.call[self._row])
+
+    def is_output_of(self, address: str) -> bool:
+        """Whether a module (`"fc"`) or one of its calls (`"fc:1"`) gave it to its caller."""
+        return self.index in self._reader.outputs_of.get(address, ())
+
+    def ask(self, predicate: Callable[[Any], object]) -> bool:
+        """What a predicate says of the op."""
+        return bool(predicate(self))
+
+    @property
     def func(self) -> Callable[..., Any] | None:
         """The torch function; None for what is no call, and for boundary ops that have no function."""
         func = self._reader.rows.func[self._row]
@@ -122,11 +136,11 @@ class Op(View):
         return self._reader.rows.site[self._row]
 
     @property
-    def _tensor(self) -> torch.Tensor:
+    def _tensor(self) -> Recorded:
         return self._reader.tensor(self._row, self.output_slot)
 
     @property
-    def _seen(self) -> torch.Tensor:
+    def _seen(self) -> Recorded:
         """The tensor with the geometry it had then; its elements may be newer."""
         return self._reader.values.geometry(self._tensor, self._row, after=True)
 

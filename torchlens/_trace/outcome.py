@@ -8,7 +8,19 @@ from torchlens._values.plain import plain
 from torchlens.errors import IncompleteError, SeveralPassesError
 
 if TYPE_CHECKING:
+    from torchlens._trace.module import ModuleCall
+    from torchlens._trace.op import Op
     from torchlens._trace.views import Views
+
+
+def find_halt(views: Views) -> Op | ModuleCall | None:
+    """Where the run was ended on purpose."""
+    reached = views.reader.record.halted_at
+    if reached is None:
+        return None
+    if reached.call is not None:
+        return views.module_call(reached.call)
+    return views.op(views.reader.numbers.first[reached.row] + reached.slot)
 
 
 def find_output(views: Views) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from torchlens import flops
 from torchlens._keys.chains import Chains
@@ -11,14 +11,12 @@ from torchlens._keys.names import Speller
 from torchlens._records import OpNumbers, Record
 from torchlens._trace.features import Features
 from torchlens._trace.layering import Layering, group_ops
+from torchlens._values.ghost import Ghost, Recorded
 from torchlens._values.ledger import Ledger
 from torchlens._values.lineage import Lineage, trace_lineage
-from torchlens._values.plain import plain
+from torchlens._values.plain import recorded_in, replaced
 from torchlens._values.store import ValueStore, is_tensor
 from torchlens.flops.cost import Cost
-
-if TYPE_CHECKING:
-    import torch
 
 
 class TraceReader:
@@ -153,10 +151,37 @@ class TraceReader:
             made.setdefault(id(alias), []).extend(known[-1:])
         return made
 
-    def maker_before(self, tensor: torch.Tensor, row: int) -> int | None:
+    def maker_before(self, tensor: Recorded, row: int) -> int | None:
         """The op that last gave a tensor object before a row; None if it was only ever an argument."""
         pairs = self.makers.get(id(tensor), ())
         return next((op for made, op in reversed(pairs) if made < row), None)
+
+    @cached_property
+    def _scopes(self) -> list[frozenset[str]]:
+        """For each module call, the addresses of its module and of those around it."""
+        modules = self.record.modules
+        scopes = [frozenset([""])]
+        for call in self.record.module_calls[1:]:
+            scopes.append(scopes[call.parent].union(modules[call.module].addresses))
+        return scopes
+
+    def scopes(self, call: int) -> frozenset[str]:
+        """The addresses of the modules around what runs in a module call."""
+        return self._scopes[call]
+
+    @cached_property
+    def outputs_of(self) -> dict[str, set[int]]:
+        """By address of a module, and of each of its calls, the ops that it returned."""
+        found: dict[str, set[int]] = {}
+        for call in self.record.module_calls:
+            if call.end is None:
+                continue
+            given = recorded_in(call.output)
+            ops = {op for tensor in given if (op := self.maker_before(tensor, call.end)) is not None}
+            for address in self.record.modules[call.module].addresses:
+                found.setdefault(address, set()).update(ops)
+                found.setdefault(f"{address}:{call.number}", set()).update(ops)
+        return found
 
     @cached_property
     def reads_of_op(self) -> dict[int, list[str]]:
@@ -187,9 +212,10 @@ class TraceReader:
         end = first[row + 1] if row + 1 < len(first) else len(self.numbers.rows)
         return range(first[row], end)
 
-    def tensor(self, row: int, slot: int) -> torch.Tensor:
-        out = self.rows.out[row]
-        return out if is_tensor(out) else out[slot]
+    def tensor(self, row: int, slot: int) -> Recorded:
+        """What a row gave."""
+        out: Any = self.rows.out[row]
+        return cast("tuple[Recorded, ...]", out)[slot] if type(out) is tuple else out
 
     def cost(self, row: int) -> Cost:
         """FLOPs and MACs of a row's call."""
@@ -198,7 +224,7 @@ class TraceReader:
             rows = self.rows
             if rows.kind[row] in ("call", "boundary"):
                 args, kwargs = self._as_they_were([rows.args[row], rows.kwargs[row] or {}], row)
-                found = flops.count(rows.func[row], args, kwargs, rows.out[row])
+                found = flops.count(rows.func[row], args, kwargs, self._for_counting(rows.out[row]))
             else:
                 found = Cost(0, 0, None)
             self._costs[row] = found
@@ -207,5 +233,12 @@ class TraceReader:
     def _as_they_were(self, arguments: Any, row: int) -> Any:
         """Arguments with the shapes they had, where a call has changed shapes in place."""
         if not self.ledger.metadata:
-            return arguments
-        return plain(arguments, lambda tensor: self.values.geometry(tensor, row, after=False))
+            return self._for_counting(arguments)
+        seen = replaced(arguments, lambda tensor: self.values.geometry(tensor, row, after=False))
+        return self._for_counting(seen)
+
+    def _for_counting(self, value: Any) -> Any:
+        """Recorded data in which each tensor has a shape and dtype, be it kept or not."""
+        if self.record.keeps_all:
+            return value
+        return replaced(value, lambda held: held.as_meta() if isinstance(held, Ghost) else held)

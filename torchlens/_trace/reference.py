@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from torchlens._values.geometry import shape_of
+from torchlens._values.ghost import Recorded
 from torchlens._values.store import is_tensor
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class TensorRef:
 
     __slots__ = ("_row", "_tensor", "_views", "ops", "param", "position")
 
-    def __init__(self, views: Views, op: int, position: str, tensor: torch.Tensor) -> None:
+    def __init__(self, views: Views, op: int, position: str, tensor: Recorded) -> None:
         reader = views.reader
         self._views = views
         self._row = reader.numbers.rows[op]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchlens._terms import Selector
 from torchlens._trace.lookup import missing
 from torchlens.errors import AmbiguousKeyError, InputError, MissingKeyError
 
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from torchlens._trace.module import Module, ModuleCall
     from torchlens._trace.op import Op
     from torchlens._trace.views import Views
+
+
+def select(views: Views, selector: Selector) -> list[Op]:
+    """The ops that a selector means, in capture order."""
+    return [op for op in views.every_op() if selector.matches(op)]
 
 
 def find(views: Views, key: object) -> Op | Layer | Module | ModuleCall:

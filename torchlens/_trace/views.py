@@ -36,6 +36,9 @@ class Views:
     def buffer(self, index: int) -> Buffer:
         return Buffer(self, index)
 
+    def every_op(self) -> Named[Op]:
+        return self.ops(range(len(self.reader.numbers.rows)))
+
     def ops(self, indices: Sequence[int]) -> Named[Op]:
         return Named(indices, self.op, lambda: self.reader.op_index, "op")
 

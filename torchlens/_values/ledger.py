@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from torchlens._values.geometry import (
-    StorageKey,
     flat_span,
     flat_storage,
     is_wrapper,
@@ -26,9 +25,10 @@ from torchlens._values.geometry import (
     same_geometry,
     storage_key,
 )
+from torchlens._values.ghost import Ghost, Recorded, StorageKey
 from torchlens._values.handed_out import HandedOut, HandedOutMemory
 from torchlens._values.shared_memory import SharedMemory, moved, overlaps
-from torchlens._values.storage_index import StorageIndex
+from torchlens._values.storage_index import Index
 from torchlens._values.unseen import unseen
 from torchlens._values.versions import gradient_edge_of, version_of
 
@@ -43,10 +43,10 @@ class Write:
     row: int
     slot: int | None
     """The op of the row that wrote; None when the call failed on the way."""
-    tensor: Tensor
-    """An alias of the written tensor as it was: the geometry that counts as written."""
-    region: Tensor
-    """An alias of the elements to restore `saved` into."""
+    tensor: Recorded
+    """The written tensor as it was: the geometry that counts as written."""
+    region: Recorded
+    """The elements to restore `saved` into."""
     index: Any = None
     """Where in `region` the saved elements go, when they were picked by index tensors."""
     saved: Tensor | None = None
@@ -62,7 +62,9 @@ class Write:
 
     def left_all_as_it_was(self) -> bool:
         """Whether the elements are what they were, so that it may have been no write at all."""
-        return self.saved is not None and self.index is None and torch.equal(self.saved, self.region)
+        if self.saved is None or self.index is not None or isinstance(self.region, Ghost):
+            return False
+        return torch.equal(self.saved, self.region)
 
     def belong_to(self, row: int, slot: int) -> None:
         """The op that wrote, once it is recorded."""
@@ -76,7 +78,7 @@ class MetadataWrite:
     """The geometry a tensor object had before its shape, strides or storage were changed in place."""
 
     row: int
-    alias: Tensor
+    alias: Recorded
     edge: GradientEdge | None
     bumps: int = 0
     """By how much torch's version counter, which views share, rose."""
@@ -85,10 +87,12 @@ class MetadataWrite:
 class Ledger:
     """All writes of one capture, in order, by storage."""
 
-    def __init__(self, index: StorageIndex, max_copied: int | None) -> None:
+    def __init__(self, index: Index, max_copied: int | None) -> None:
         self.writes: dict[StorageKey, list[Write]] = {}
         self.metadata: dict[int, list[MetadataWrite]] = {}
         """By the id of the tensor object."""
+        self.reshaped: set[int] = set()
+        """The rows whose calls changed the metadata of a tensor."""
         self.metadata_on: dict[StorageKey, list[MetadataWrite]] = {}
         self.copied_bytes = 0
         self.param_storages: set[StorageKey] = set()
@@ -113,13 +117,16 @@ class Ledger:
             region, index = octets_of(region), None  # torch cannot write saved elements into a view of these
         elif index is None and not wrapper and region_of(region).may_overlap_itself:
             region = flat_span(region)  # torch refuses to write the saved elements back otherwise
+        kept = self._keeps(key)
         # a tensor without a storage is known by itself only
-        written = tensor if key < 0 else tensor.detach()
-        write = Write(self._index.num_rows, None, written, region.detach())
-        if torch.is_grad_enabled():
+        written = tensor if key < 0 and kept else self._described(tensor, kept)
+        write = Write(self._index.num_rows, None, written, self._described(region, kept))
+        if kept and torch.is_grad_enabled():
             write.edges = self._edges_since_last_write(key)
         if key in self.param_storages:
             write.lost = "parameters are referenced, never copied; clone one before it is changed"
+        elif not kept:
+            write.lost = "nothing that was on its storage then was to be kept"
         elif wrapper:
             write.lost = f"only {type(tensor).__name__} itself knows where its elements are; clone it before"
         else:
@@ -127,13 +134,21 @@ class Ledger:
         write.bumps = -(version_of(tensor) or 0)
         self.writes.setdefault(key, []).append(write)
         if self.shared_memory:
-            others = [t for t in self.shared_memory.sharing(key) if overlaps(write.region, t)]
+            others = [other for other in self.shared_memory.sharing(key) if _overlaps(write.region, other)]
             write.mirrors = [self._mirrored(write, other) for other in others]
         return write
 
+    def _keeps(self, key: StorageKey) -> bool:
+        shared = bool(self.shared_memory) and bool(self.shared_memory.sharing(key))
+        return shared or key in self.param_storages or self._index.keeps(key)
+
+    def _described(self, tensor: Tensor, kept: bool) -> Recorded:
+        return tensor.detach() if kept else self._index.described(tensor)
+
     def note_write(self, tensor: Tensor, row: int, slot: int, bumps: int, lost: str) -> None:
         """A write by the call of `row` that showed only afterwards; `lost` says why nothing older is left."""
-        write = Write(row, slot, tensor.detach(), tensor.detach(), lost=lost, bumps=bumps)
+        seen = self._described(tensor, self._keeps(storage_key(tensor)))
+        write = Write(row, slot, seen, seen, lost=lost, bumps=bumps)
         self.writes.setdefault(storage_key(tensor), []).append(write)
         self.handed_out.written(storage_key(tensor))
 
@@ -143,8 +158,10 @@ class Ledger:
         self.end_write(write, tensor)
         apart = storage_key(tensor) < 0 or is_wrapper(tensor)  # from any alias of it
         if not apart and not same_geometry(write.tensor, tensor):  # `out=` resizes what it is given
-            self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
-            write.tensor = tensor.detach()
+            kept = not isinstance(write.tensor, Ghost)
+            if kept:
+                self.metadata.setdefault(id(tensor), []).append(MetadataWrite(row, write.tensor, None))
+            write.tensor = self._described(tensor, kept)
 
     def end_write(self, write: Write | MetadataWrite, tensor: Tensor) -> None:
         """Complete a write that belongs to no op, at least yet: its call raised, or is part of another."""
@@ -160,14 +177,20 @@ class Ledger:
         """Find the last changes of memory by something else; values before `row` are lost to them."""
         with unseen():
             self._lose(self.handed_out.all_changed(), row)
+        del self._index  # with the rows as they were gathered, and what is known of each tensor
 
     def before_metadata(self, tensor: Tensor) -> MetadataWrite:
         """Keep the geometry of a tensor whose metadata is about to change."""
+        key = storage_key(tensor)
+        kept = self._keeps(key)
         with unseen():
-            before = MetadataWrite(self._index.num_rows, tensor.detach(), gradient_edge_of(tensor))
+            edge = gradient_edge_of(tensor) if kept else None
+            before = MetadataWrite(self._index.num_rows, self._described(tensor, kept), edge)
         before.bumps = -(version_of(tensor) or 0)
-        self.metadata.setdefault(id(tensor), []).append(before)
-        self.metadata_on.setdefault(storage_key(tensor), []).append(before)
+        self.reshaped.add(before.row)
+        if kept:  # of another tensor each op holds what it was by itself
+            self.metadata.setdefault(id(tensor), []).append(before)
+            self.metadata_on.setdefault(key, []).append(before)
         return before
 
     def after_metadata(self, change: MetadataWrite, tensor: Tensor) -> None:
@@ -191,6 +214,7 @@ class Ledger:
 
     def _mirrored(self, write: Write, other: Tensor) -> Write:
         """A write as it is seen through another storage over the same memory."""
+        assert not isinstance(write.tensor, Ghost) and not isinstance(write.region, Ghost)
         written, region = moved(write.tensor, other), moved(write.region, other)
         if written is None or region is None:
             whole, why = flat_storage(other), "its memory was written through another tensor"
@@ -222,7 +246,7 @@ class Ledger:
         earlier = self.writes.get(key)
         since = earlier[-1].row if earlier else 0
         seen: Edges = {}
-        for row, tensor in reversed(self._index.tensors_on(key)):
+        for row, tensor in reversed(self._index.kept_on(key)):
             if row < since:
                 break
             if id(tensor) not in seen:
@@ -230,9 +254,13 @@ class Ledger:
         return seen
 
 
+def _overlaps(region: Recorded, other: Tensor) -> bool:
+    return not isinstance(region, Ghost) and overlaps(region, other)
+
+
 def was_half_done(write: Write) -> bool:
     """Whether a call that raised had changed what it was about to write."""
-    if write.bumps > 0 or write.saved is None:
+    if write.bumps > 0 or write.saved is None or isinstance(write.region, Ghost):
         return write.bumps > 0
     with unseen():
         now = write.region if write.index is None else write.region[write.index]

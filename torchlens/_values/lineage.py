@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from torch import Tensor
-
 from torchlens._records import OpNumbers, Record
-from torchlens._values.geometry import Region, StorageKey, last_writers, region_of, storage_key
+from torchlens._values.geometry import region_of, storage_key
+from torchlens._values.ghost import RECORDED, Ghost, Recorded, StorageKey
 from torchlens._values.ledger import Ledger, Write
+from torchlens._values.region import Region, last_writers
 
 HOST: Final = "host"
 """The argument position of what came through numpy or Python lists rather than as an argument."""
@@ -94,22 +94,22 @@ class _Tracer:
                     made[id(produced)] = _Maker(first[row] + slot, row)
         return result
 
-    def _leaving(self) -> dict[int, list[tuple[int, Tensor]]]:
+    def _leaving(self) -> dict[int, list[tuple[int, Recorded]]]:
         """By the row before which they left for the host, (row that they came back to, tensor)."""
-        leaving: dict[int, list[tuple[int, Tensor]]] = {}
+        leaving: dict[int, list[tuple[int, Recorded]]] = {}
         for target, edges in self._record.host_edges.items():
             for tensor, before in edges:
                 leaving.setdefault(before, []).append((target, tensor))
         return leaving
 
     def _parents(
-        self, row: int, used: list[tuple[str, Tensor]], produced: Tensor
+        self, row: int, used: list[tuple[str, Recorded]], produced: Recorded
     ) -> Iterator[tuple[str, int]]:
         for position, tensor in used:
             for op in self._ops_behind(row, tensor, produced):
                 yield position, op
 
-    def _ops_behind(self, row: int, tensor: Tensor, produced: Tensor | None) -> list[int]:
+    def _ops_behind(self, row: int, tensor: Recorded, produced: Recorded | None) -> list[int]:
         maker = self._made.get(id(tensor))
         seen = geometry_at(self._ledger, tensor, row, after=False)
         key = storage_key(seen)
@@ -128,7 +128,7 @@ class _Tracer:
         return sorted(set(ops))
 
     def _region_read(
-        self, row: int, tensor: Tensor, key: StorageKey, writers: _Writers, produced: Tensor | None
+        self, row: int, tensor: Recorded, key: StorageKey, writers: _Writers, produced: Recorded | None
     ) -> Region:
         """The elements a call reads of an argument: those of its result, where the result is a view of it."""
         at = bisect_left(writers.rows, row)
@@ -139,7 +139,7 @@ class _Tracer:
                 return region_of(view)
         return region_of(tensor)
 
-    def _alias(self, alias: Tensor, original: Tensor) -> None:
+    def _alias(self, alias: Recorded, original: Recorded) -> None:
         maker = self._made.get(id(original))
         if maker is not None:
             self._made[id(alias)] = maker
@@ -147,18 +147,20 @@ class _Tracer:
             self._params[id(alias)] = self._params[id(original)]
 
 
-def geometry_at(ledger: Ledger, tensor: Tensor, row: int, *, after: bool) -> Tensor:
+def geometry_at(ledger: Ledger, tensor: Recorded, row: int, *, after: bool) -> Recorded:
     """The tensor with the shape, strides and storage it had before (or after) a row's call."""
+    if isinstance(tensor, Ghost):  # there is one for each op that changed it
+        return tensor
     for change in ledger.metadata.get(id(tensor), ()):
         if change.row > row or (change.row == row and not after):
             return change.alias
     return tensor
 
 
-def positions(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Iterator[tuple[str, Tensor]]:
+def positions(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Iterator[tuple[str, Recorded]]:
     """(position, tensor) of the tensor arguments: `"0"`, `"1.2"` inside a list, a keyword by its name."""
     for at, value in enumerate(args):
-        if isinstance(value, Tensor):
+        if isinstance(value, RECORDED):
             yield str(at), value
         elif isinstance(value, (tuple, list, dict, slice)):
             yield from _nested(str(at), value)
@@ -167,8 +169,8 @@ def positions(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Iterat
             yield from _nested(name, value)
 
 
-def _nested(position: str, value: Any) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
+def _nested(position: str, value: Any) -> Iterator[tuple[str, Recorded]]:
+    if isinstance(value, RECORDED):
         yield position, value
     elif isinstance(value, (tuple, list)):
         for at, item in enumerate(cast("list[Any]", value)):

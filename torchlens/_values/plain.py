@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torchlens._records import Opaque
+from torchlens._values.ghost import RECORDED, Recorded
 
 _MAX_DEPTH: Final = 32
 """Containers nested deeper than this are not walked."""
@@ -33,7 +34,7 @@ def plain(value: Any, each: Each, path: tuple[int, ...] = ()) -> Any:
     `path` holds the ids of the containers around it: one that contains itself ends there.
     """
     kind = cast("type[Any]", type(value))
-    if issubclass(kind, Tensor):  # `isinstance` would run a user object's `__class__`
+    if issubclass(kind, RECORDED):  # `isinstance` would run a user object's `__class__`
         return each(value)
     if kind in SCALARS:
         return value
@@ -62,6 +63,16 @@ def tensors_in(value: Any) -> list[Tensor]:
 
     plain(value, add)
     return found
+
+
+def replaced(value: Any, each: Callable[[Recorded], Any]) -> Any:
+    """Recorded data with what `each` gives for each tensor in it, be it kept or not."""
+    return plain(value, cast("Each", each))
+
+
+def recorded_in(value: Any) -> list[Recorded]:
+    """The tensors in recorded data, in order, be they kept or not."""
+    return cast("list[Recorded]", tensors_in(value))
 
 
 def opaque(value: Any) -> Opaque:

@@ -13,7 +13,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from torchlens._values.geometry import StorageKey, region_of, storage_key
+from torchlens._values.geometry import region_of, storage_key
+from torchlens._values.ghost import StorageKey
 
 _Span: TypeAlias = tuple[int, int, int]
 """First byte, one past the last, and the storage."""

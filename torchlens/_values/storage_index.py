@@ -1,18 +1,43 @@
-"""Which recorded tensors share a storage: kept up to date only when somebody asks."""
+"""Which recorded tensors share a storage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from torch import Tensor
 
-from torchlens._values.geometry import StorageKey, storage_key
+from torchlens._values.geometry import storage_key
+from torchlens._values.ghost import Recorded, StorageKey
+
+
+class Index(Protocol):
+    """What the ledger asks about the tensors of a capture."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are now."""
+        ...
+
+    def keeps(self, key: StorageKey) -> bool:
+        """Whether a value on this storage is kept, so that what a write overwrites must be saved."""
+        ...
+
+    def kept_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
+        """(row, tensor) of the kept values on this storage, oldest first."""
+        ...
+
+    def described(self, tensor: Tensor) -> Recorded:
+        """What stands for the tensor as it is now: an alias where its storage is kept, otherwise a ghost."""
+        ...
 
 
 class StorageIndex:
-    """Recorded tensors by storage. Each row is looked at once, at the first question after it."""
+    """Recorded tensors by storage, where rows keep all of them alive.
+
+    Each row is looked at once, at the first question after it.
+    """
 
     def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._rows = rows
@@ -23,6 +48,15 @@ class StorageIndex:
     def num_rows(self) -> int:
         """How many rows there are now."""
         return len(self._rows)
+
+    def keeps(self, key: StorageKey) -> bool:
+        return True
+
+    def kept_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
+        return self.tensors_on(key)
+
+    def described(self, tensor: Tensor) -> Tensor:
+        return tensor.detach()
 
     def tensors_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
         """(row, tensor) of every recorded use of a tensor on this storage, oldest first."""

@@ -13,19 +13,13 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from torchlens._records import Record
-from torchlens._values.geometry import (
-    Region,
-    StorageKey,
-    region_of,
-    same_geometry,
-    share_elements,
-    storage_key,
-    surely_covers,
-)
+from torchlens._values.geometry import region_of, same_geometry, storage_key
+from torchlens._values.ghost import RECORDED, Ghost, Recorded, StorageKey
 from torchlens._values.ledger import Ledger, Write
 from torchlens._values.lineage import geometry_at
+from torchlens._values.region import Region, share_elements, surely_covers
 from torchlens._values.versions import gradient_edge_of, version_of
-from torchlens.errors import OverwrittenError
+from torchlens.errors import NotSavedError, OverwrittenError
 
 _GET_DATA: Final = vars(torch._C.TensorBase)["data"].__get__
 
@@ -44,12 +38,23 @@ class ValueStore:
         """Bytes copied during the run because they were about to be overwritten in place."""
         return self._ledger.copied_bytes
 
-    def read(self, tensor: Tensor, row: int, *, after: bool, what: str) -> Tensor:
+    def read(self, recorded: Recorded, row: int, *, after: bool, what: str) -> Tensor:
         """The value of a tensor object before or after a row's call; `what` names it in errors.
 
         The live tensor itself where nothing was written since, otherwise a detached copy.
         """
-        alias = geometry_at(self._ledger, tensor, row, after=after)
+        if isinstance(recorded, Ghost):
+            kept = recorded.kept
+            if kept is None:
+                raise NotSavedError(self._not_kept(what))
+            if not isinstance(kept, Tensor):
+                self._check_unwritten(recorded, kept.row, row, after, what)
+                return kept.read()
+            recorded = kept
+        return self._read_live(recorded, row, after, what)
+
+    def _read_live(self, tensor: Tensor, row: int, after: bool, what: str) -> Tensor:
+        alias = cast("Tensor", geometry_at(self._ledger, tensor, row, after=after))
         if alias.is_meta:  # there are no elements to change
             return alias
         self._check_storage(alias, what)
@@ -66,22 +71,50 @@ class ValueStore:
             )
         return _rebuild(alias, undo)
 
+    def _not_kept(self, what: str) -> str:
+        options = self._record.options
+        return (
+            f"the value of {what} was not kept: the run was made with save={options.save}; "
+            "name it there too, or leave save= out to keep every value"
+        )
+
+    def _check_unwritten(self, ghost: Ghost, put_by: int, row: int, after: bool, what: str) -> None:
+        """Raise if something was written between the row after which a value was put by and the row asked."""
+        writes = self._ledger.writes.get(ghost.key, ()) if ghost.key else ()
+        asked = bisect_right(writes, row, key=_row) if after else bisect_left(writes, row, key=_row)
+        first, last = sorted([bisect_right(writes, put_by, key=_row), asked])
+        between = _to_undo(ghost.look.region, (writes[at] for at in range(first, last)))
+        if between:
+            raise OverwrittenError(
+                f"the value of {what} was overwritten in place by row {between[0].row}; only its copy as of "
+                f"row {put_by} was kept"
+            )
+
     def _writes_since(self, key: StorageKey, row: int, after: bool) -> Iterator[Write]:
         """The writes into a storage that the value at a row must not show, oldest first."""
         writes = self._ledger.writes.get(key, ())
         first = bisect_right(writes, row, key=_row) if after else bisect_left(writes, row, key=_row)
         return (writes[at] for at in range(first, len(writes)))
 
-    def geometry(self, tensor: Tensor, row: int, *, after: bool) -> Tensor:
+    def geometry(self, tensor: Recorded, row: int, *, after: bool) -> Recorded:
         """The tensor with the shape, strides and storage it had then; its elements may be newer."""
         return geometry_at(self._ledger, tensor, row, after=after)
+
+    def held(self, recorded: Recorded, row: int) -> Tensor | None:
+        """The tensor that is kept in memory for what a row gave, with its geometry then; None if none is."""
+        if isinstance(recorded, Ghost):
+            kept = recorded.kept
+            return kept if kept is None or isinstance(kept, Tensor) else kept.in_memory()
+        return cast("Tensor", geometry_at(self._ledger, recorded, row, after=True))
 
     def wrote(self, row: int, slot: int) -> bool:
         """Whether a row's call wrote into this output rather than making it."""
         return (row, slot) in self._ledger.inplace
 
-    def requires_grad(self, tensor: Tensor, row: int) -> bool:
+    def requires_grad(self, tensor: Recorded, row: int) -> bool:
         """Whether the value that a row gave needed a gradient."""
+        if isinstance(tensor, Ghost):
+            return tensor.requires_grad
         recorded, edge = self._recorded_edge(tensor, row)
         return edge is not None if recorded else tensor.requires_grad
 
@@ -95,8 +128,12 @@ class ValueStore:
                 return True, write.edges[id(tensor)]
         return False, None
 
-    def gradient_edge(self, tensor: Tensor, row: int, *, what: str) -> GradientEdge | None:
+    def gradient_edge(self, tensor: Recorded, row: int, *, what: str) -> GradientEdge | None:
         """Where the value that a row gave enters the autograd graph; None if it needs no gradient."""
+        if isinstance(tensor, Ghost):
+            if not isinstance(tensor.kept, Tensor):
+                return gradient_edge_of(self.read(tensor, row, after=True, what=what))
+            tensor = tensor.kept
         recorded, edge = self._recorded_edge(tensor, row)
         if recorded:
             return edge
@@ -169,9 +206,13 @@ class ValueStore:
             if func == _GET_DATA:
                 counters[id(out)] = row + 1
             elif counters and args and id(args[0]) in counters:
-                for made in cast("tuple[Tensor, ...]", out) if type(out) is tuple else (out,):
-                    if storage_key(made) == storage_key(args[0]):
+                for made in cast("tuple[Recorded, ...]", out) if type(out) is tuple else (out,):
+                    if storage_key(made) == storage_key(args[0]) != 0:
                         counters[id(made)] = counters[id(args[0])]
+        for out in rows.out if counters else ():
+            for made in cast("tuple[Recorded, ...]", out) if type(out) is tuple else (out,):
+                if isinstance(made, Ghost) and id(made) in counters:
+                    counters[id(made.kept)] = counters[id(made)]
         return counters
 
     def _counter_of(self, write: Write) -> int:
@@ -179,7 +220,7 @@ class ValueStore:
         if not self._counters or write.slot is None:
             return 0
         out = self._record.rows.out[write.row]
-        written: object = out if is_tensor(out) else out[write.slot]
+        written: object = cast("tuple[object, ...]", out)[write.slot] if type(out) is tuple else out
         return self._counters.get(id(written), 0)
 
     def _bumps_after(self, key: StorageKey, counter: int, row: int) -> int:
@@ -214,10 +255,11 @@ class ValueStore:
                     noted.setdefault(id(tensor), (tensor, []))[1].append((-1, count))
             rows = self._record.rows
             for row, (out, version) in enumerate(zip(rows.out, rows.version)):
-                outs = cast("tuple[Tensor, ...]", out) if type(out) is tuple else (out,)
+                outs = cast("tuple[Recorded, ...]", out) if type(out) is tuple else (out,)
                 counts = cast("tuple[int | None, ...]", version) if type(version) is tuple else (version,)
-                for tensor, count in zip(outs, counts):
-                    if count is not None:
+                for made, count in zip(outs, counts):
+                    tensor = made.kept if isinstance(made, Ghost) else made
+                    if count is not None and isinstance(tensor, Tensor):
                         noted.setdefault(id(tensor), (tensor, []))[1].append((row, count))
         return self._noted
 
@@ -264,14 +306,17 @@ def _rebuild(alias: Tensor, since: Sequence[Write]) -> Tensor:
         return rebuilt if mostly else rebuilt.clone()
 
 
-def _is_seen_alike(one: Tensor, other: Tensor) -> bool:
+def _is_seen_alike(one: Recorded, other: Tensor) -> bool:
     """Whether two tensors on one storage have the same elements in the same way."""
+    if isinstance(one, Ghost):
+        return False
     bits = (one.dtype, one.is_conj(), one.is_neg()) == (other.dtype, other.is_conj(), other.is_neg())
     return bits and same_geometry(one, other)
 
 
-def _on(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
+def _on(storage: torch.UntypedStorage, like: Recorded) -> Tensor:
     """A tensor with the geometry of `like` on another storage."""
+    assert not isinstance(like, Ghost), "elements were saved for a place that was not kept"
     if like.is_nested:
         return _nested_on(storage, like)
     if like.is_quantized:
@@ -302,6 +347,6 @@ def _quantized_on(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
 _INTEGERS = {torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32}
 
 
-def is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Whether a recorded argument is a tensor."""
-    return isinstance(value, Tensor)
+def is_tensor(value: object) -> TypeGuard[Recorded]:
+    """Whether a recorded argument is a tensor, kept or not."""
+    return isinstance(value, RECORDED)

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from torchlens._trace.reader import TraceReader
-from torchlens._values.plain import tensors_in
+from torchlens._values.ghost import Recorded
+from torchlens._values.plain import recorded_in
 from torchlens.report.amounts import ShapeRange
 from torchlens.report.sizes import numel, shape_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 @dataclass(slots=True)
@@ -153,12 +154,12 @@ class _Builder:
         return ".".join(filter(None, reversed(names)))
 
     def _add_output(self, entry: Entry, output: object, row: int) -> None:
-        tensors = tensors_in(output)
+        tensors = recorded_in(output)
         if tensors:
             entry.shape.add(self._shape(tensors[0], row))
             entry.more_outputs = [""] * (len(tensors) - 1)
 
-    def _shape(self, tensor: Tensor, row: int) -> tuple[int, ...] | None:
+    def _shape(self, tensor: Recorded, row: int) -> tuple[int, ...] | None:
         return shape_of(self._reader.values.geometry(tensor, row, after=True))
 
     def _mark_unreturned(self) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, cast
 
-from torch import Tensor
-
 from torchlens._replay.pieces import Pieces
 from torchlens._trace.reader import TraceReader
-from torchlens._values.geometry import last_writers, region_of, storage_key
+from torchlens._values.geometry import region_of, shape_of, storage_key
+from torchlens._values.ghost import Recorded
 from torchlens._values.lineage import HOST, positions
-from torchlens._values.plain import tensors_in
+from torchlens._values.plain import recorded_in
+from torchlens._values.region import last_writers
 from torchlens.validation.findings import Finding, Tally
 
 Rule: TypeAlias = Callable[[TraceReader], Iterator[Finding]]
@@ -43,7 +43,7 @@ def inputs_have_origins(reader: TraceReader) -> Iterator[Finding]:
         known = {position for op in reader.ops_of_row(row) for position, _ in reader.lineage.parents[op]}
         known |= {position for position, _ in reader.lineage.params[row]}
         for position, tensor in positions(rows.args[row], rows.kwargs[row]):
-            if position not in known and tensor.numel():
+            if position not in known and 0 not in shape_of(tensor):
                 label = reader.op_labels[reader.numbers.first[row]]
                 yield Finding(label, f"argument {position} comes from no op and is no parameter")
 
@@ -70,7 +70,7 @@ def edges_carry_elements(reader: TraceReader) -> Iterator[Finding]:
                 yield Finding(reader.op_labels[op], text)
 
 
-def _hidden(pieces: Pieces, parents: list[int], seen: Tensor) -> Iterator[int]:
+def _hidden(pieces: Pieces, parents: list[int], seen: Recorded) -> Iterator[int]:
     """Those of several parents that newer ones hide, that lie in another storage, or that wrote nothing.
 
     The oldest may have written nothing: it made the tensor.
@@ -220,9 +220,8 @@ def writes_are_of_calls(reader: TraceReader) -> Iterator[Finding]:
         for write in writes:
             if write.slot is not None:
                 written.add((write.row, write.slot))
-    moved = {change.row for changes in reader.ledger.metadata.values() for change in changes}
     for row, slot in sorted(reader.ledger.inplace):
-        if (row, slot) not in written and row not in moved:
+        if (row, slot) not in written and row not in reader.ledger.reshaped:
             op = reader.numbers.first[row] + slot
             yield Finding(reader.op_labels[op], "is said to write in place, but no write is recorded")
 
@@ -242,7 +241,7 @@ def ends_are_marked(reader: TraceReader) -> Iterator[Finding]:
             "root calls", f"calls {list(record.root_calls)} are listed, {outermost} were made there"
         )
     if not record.is_block and record.status == "complete":
-        held = [id(tensor) for tensor in tensors_in(record.output)]
+        held = [id(tensor) for tensor in recorded_in(record.output)]
         if held != [id(reader.tensor(row, 0)) for row in record.outputs]:
             yield Finding("output", "its tensors are not those of the trace's outputs")
 
@@ -253,11 +252,13 @@ def calls_know_their_tensors(reader: TraceReader) -> Iterator[Finding]:
     known |= reader.record.structure.param_of_tensor.keys()
     known |= {id(alias) for _, alias, _ in reader.record.aliases}
     for at, call in enumerate(reader.record.module_calls):
-        for tensor in tensors_in([call.args, dict(call.kwargs), call.output]):
+        for tensor in recorded_in([call.args, dict(call.kwargs), call.output]):
             if id(tensor) not in known:
                 yield Finding(reader.call_labels[at], "took or gave a tensor that no op has")
                 break
-        if call.end is not None and any(_is_made_later(reader, t, call.end) for t in tensors_in(call.output)):
+        if call.end is not None and any(
+            _is_made_later(reader, t, call.end) for t in recorded_in(call.output)
+        ):
             yield Finding(reader.call_labels[at], "gave a tensor that was made after it had ended")
 
 
@@ -280,7 +281,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def _is_made_later(reader: TraceReader, tensor: Tensor, row: int) -> bool:
+def _is_made_later(reader: TraceReader, tensor: Recorded, row: int) -> bool:
     """Whether every call that gave a tensor came at or after a row."""
     made = reader.makers.get(id(tensor), ())
     return bool(made) and all(at >= row for at, _ in made)

@@ -1,0 +1,323 @@
+"""How the rows of a capture hold tensors: all of them alive, or only those that are chosen.
+
+Rows that hold every tensor need no more than their ids: what is held cannot be freed, so an id cannot come to
+mean another object. Where values are not kept, a weak reference tells whether a tensor is still the one that
+was met, and the rows hold ghosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias, cast
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from torchlens._capture.choosing import Chooser
+from torchlens._capture.placing import Placing
+from torchlens._records import Side
+from torchlens._values.geometry import Looks, storage_key
+from torchlens._values.ghost import Ghost, Recorded, StorageKey
+from torchlens._values.storage_index import Index, StorageIndex
+from torchlens._values.versions import version_of
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Meet: TypeAlias = Callable[[Any, Any], Any]
+"""Makes an argument plain, given the frame whose names its tensors may go by."""
+
+
+class Holding(Index, Protocol):
+    """The rows of one capture as they grow, and what they hold for each tensor."""
+
+    rows: Rows
+    known: set[int]
+    """Ids of tensors that rows hold as they are: no more need be asked of them."""
+    is_whole: bool
+    """Whether rows hold every tensor as it is."""
+    whole: type | None
+    """The type of outputs that may be appended as they are, only their id noted; None: no type."""
+
+    def recorded(self, tensor: Tensor) -> Recorded | None:
+        """What rows hold for a tensor; None for one that was not met."""
+        ...
+
+    def args(self, args: tuple[Any, ...], frame: Any, meet: Meet) -> tuple[Any, ...]:
+        """Arguments as rows hold them; `meet` gives what is held for one that is no known tensor."""
+        ...
+
+    def append(self, head: tuple[Any, ...], out: Any, duration: int = 0, side: Side = None) -> int:
+        """Append the row that begins with `head` and gives a tensor, or a tuple of them. Its number."""
+        ...
+
+    def repeat(self, head: tuple[Any, ...], held: Recorded, tensor: Tensor) -> int:
+        """Append a row that gives what another gave, as it is now, and keep that."""
+        ...
+
+    def take(self, tensor: Tensor, *, lasting: bool = False) -> Recorded:
+        """Know a tensor from now on without a row; a `lasting` one outlives the capture by itself."""
+        ...
+
+    def choose_by(self, chooser: Chooser) -> None:
+        """Ask what to keep of each row."""
+        ...
+
+    def place(self, row: int, slot: int, tensor: Tensor) -> None:
+        """Keep what a row gave, as it is now."""
+        ...
+
+    def drop(self, row: int, slot: int) -> None:
+        """Keep it no longer."""
+        ...
+
+    def note_write(self) -> None:
+        """Something is about to be written."""
+        ...
+
+    def live_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
+        """(row, tensor) of the known tensors on this storage, as far as they live, oldest first."""
+        ...
+
+    def maker(self, tensor: Tensor) -> tuple[int, int] | None:
+        """The last row that gave the tensor, and as which of its outputs."""
+        ...
+
+    def may_have_changed(self) -> bool:
+        """Whether a version counter of a value that rows hold has moved since its row, as far as is cheap."""
+        ...
+
+    def first_on_each(self, since: int) -> Iterator[Tensor]:
+        """A known tensor on each storage, without the `since` storages that were met first."""
+        ...
+
+    @property
+    def num_storages(self) -> int:
+        """How many storages were met, as of the last question."""
+        ...
+
+
+class AllHeld(StorageIndex):
+    """Rows hold every tensor."""
+
+    def __init__(self, rows: Rows, *, watched: bool = False) -> None:
+        super().__init__(rows)
+        self.rows = rows
+        self.known: set[int] = set()
+        self.is_whole = True
+        self.whole: type | None = None if watched else Tensor
+        self._chooser: Chooser | None = None
+
+    def recorded(self, tensor: Tensor) -> Tensor | None:
+        return tensor if id(tensor) in self.known else None
+
+    def args(self, args: tuple[Any, ...], frame: Any, meet: Meet) -> tuple[Any, ...]:
+        known = self.known
+        return tuple([arg if id(arg) in known else meet(arg, frame) for arg in args])
+
+    def append(self, head: tuple[Any, ...], out: Any, duration: int = 0, side: Side = None) -> int:
+        row = len(self.rows)
+        outs = cast("tuple[Tensor, ...]", out if isinstance(out, tuple) else (out,))
+        self.known.update(map(id, outs))
+        versions = tuple(map(version_of, outs))
+        version: Any = versions if isinstance(out, tuple) else versions[0]
+        self.rows.append((*head, cast("object", out), version, duration, side))
+        if self._chooser is not None:
+            self._chooser.made(row, outs)
+        return row
+
+    def may_have_changed(self) -> bool:
+        given = ((row[7], row[8]) for row in self.rows if row[8] is not None)
+        return any(_versions(out) != version for out, version in given)
+
+    def choose_by(self, chooser: Chooser) -> None:
+        self._chooser = chooser
+
+    def place(self, row: int, slot: int, tensor: Tensor) -> None:
+        """It is kept already."""
+
+    def drop(self, row: int, slot: int) -> None:
+        """All are kept."""
+
+    def repeat(self, head: tuple[Any, ...], held: Recorded, tensor: Tensor) -> int:
+        return self.append(head, tensor)
+
+    def take(self, tensor: Tensor, *, lasting: bool = False) -> Tensor:
+        self.known.add(id(tensor))
+        return tensor
+
+    def note_write(self) -> None:
+        """Rows hold the tensors, which tell their storages."""
+
+    def live_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
+        return self.tensors_on(key)
+
+    def maker(self, tensor: Tensor) -> tuple[int, int] | None:
+        for row, known in reversed(self.tensors_on(storage_key(tensor))):
+            if known is tensor and (slot := _slot(self.rows[row], tensor)) is not None:
+                return row, slot
+        return None
+
+
+_Entry: TypeAlias = "tuple[ref[Tensor] | None, Recorded]"
+"""A tensor, or None where the capture holds it; and what rows hold for it."""
+
+
+class GhostsHeld:
+    """Rows hold ghosts. What is kept besides is kept by those ghosts."""
+
+    def __init__(self, rows: Rows, placing: Placing) -> None:
+        self.rows = rows
+        self._placing = placing
+        self._chooser: Chooser | None = None
+        self.known: set[int] = set()  # stays empty: each tensor is looked up
+        self.is_whole = False
+        self.whole: type | None = None
+        self._met: dict[int, _Entry] = {}
+        self._looks = Looks()
+        self._kept: dict[StorageKey, list[tuple[int, Tensor]]] = {}
+        self._storages_needed = False
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.rows)
+
+    def recorded(self, tensor: Tensor) -> Recorded | None:
+        entry = self._met.get(id(tensor))
+        return entry[1] if entry is not None and (entry[0] is None or entry[0]() is tensor) else None
+
+    def args(self, args: tuple[Any, ...], frame: Any, meet: Meet) -> tuple[Any, ...]:
+        get = self._met.get
+        return tuple(
+            [
+                entry[1]
+                if (entry := get(id(arg))) is not None and (entry[0] is None or entry[0]() is arg)
+                else meet(arg, frame)
+                for arg in args
+            ]
+        )
+
+    def append(self, head: tuple[Any, ...], out: Any, duration: int = 0, side: Side = None) -> int:
+        row = len(self.rows)
+        if type(out) is tuple:
+            outs = cast("tuple[Tensor, ...]", out)
+            held: Any = tuple([self._give(tensor, row) for tensor in outs])
+            version: Any = tuple(map(version_of, outs))
+        else:
+            outs = (cast("Tensor", out),)
+            held, version = self._give(outs[0], row), version_of(outs[0])
+        self.rows.append((*head, held, version, duration, side))
+        if self._chooser is not None:
+            self._chooser.made(row, outs)
+        return row
+
+    def may_have_changed(self) -> bool:
+        return bool(self._kept)
+
+    def choose_by(self, chooser: Chooser) -> None:
+        self._chooser = chooser
+
+    def place(self, row: int, slot: int, tensor: Tensor) -> None:
+        ghost = self._ghost(row, slot)
+        if ghost is None or ghost.kept is not None:
+            return
+        ghost.key = storage_key(tensor)
+        ghost.kept = kept = self._placing.put(tensor, row, slot, len(self.rows) - 1)
+        if isinstance(kept, Tensor):  # what a write overwrites of it is saved from now on
+            self._kept.setdefault(ghost.key, []).append((row, kept))
+
+    def drop(self, row: int, slot: int) -> None:
+        ghost = self._ghost(row, slot)
+        if ghost is not None:
+            ghost.forget()
+
+    def _ghost(self, row: int, slot: int) -> Ghost | None:
+        """What a row gave; None for a parameter, which is always kept."""
+        held: object = _outs(self.rows[row])[slot]
+        return held if isinstance(held, Ghost) else None
+
+    def repeat(self, head: tuple[Any, ...], held: Recorded, tensor: Tensor) -> int:
+        row = len(self.rows)
+        self.rows.append((*head, held, version_of(tensor), 0, None))
+        self.place(row, 0, tensor)
+        if self._chooser is not None:
+            self._chooser.made(row, (tensor,))
+        return row
+
+    def take(self, tensor: Tensor, *, lasting: bool = False) -> Recorded:
+        if lasting:
+            self._met[id(tensor)] = None, tensor
+            return tensor
+        return self._give(tensor, len(self.rows))
+
+    def keeps(self, key: StorageKey) -> bool:
+        return key in self._kept
+
+    def kept_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
+        return self._kept.get(key, ())
+
+    def described(self, tensor: Tensor) -> Ghost:
+        return Ghost(self._looks.of(tensor), len(self.rows), storage_key(tensor))
+
+    def note_write(self) -> None:
+        """Something is about to be written: from now on it matters which storages tensors lie on."""
+        if not self._storages_needed:
+            self._storages_needed = True
+            for tensor, recorded in self._live():
+                if isinstance(recorded, Ghost):
+                    recorded.key = storage_key(tensor)
+
+    def live_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
+        found = [(self._row_of(held), tensor) for tensor, held in self._live() if storage_key(tensor) == key]
+        return sorted(found, key=lambda pair: pair[0])
+
+    def maker(self, tensor: Tensor) -> tuple[int, int] | None:
+        ghost = self.recorded(tensor)
+        if not isinstance(ghost, Ghost) or ghost.row >= len(self.rows):
+            return None
+        slot = _slot(self.rows[ghost.row], ghost)
+        return None if slot is None else (ghost.row, slot)
+
+    def first_on_each(self, since: int) -> Iterator[Tensor]:
+        return iter({storage_key(tensor): tensor for tensor, _ in self._live()}.values())
+
+    @property
+    def num_storages(self) -> int:
+        return 0  # they come and go
+
+    def _give(self, tensor: Tensor, row: int) -> Recorded:
+        """What rows hold for a tensor that a row gives: a new ghost, or a parameter itself."""
+        entry = self._met.get(id(tensor))
+        if entry is not None and entry[0] is None:
+            return entry[1]
+        if type(tensor) is not Tensor:
+            with torch._C.DisableTorchFunction():  # a subclass must not see our reads
+                look = self._looks.of(tensor)
+        else:
+            look = self._looks.of(tensor)
+        ghost = Ghost(look, row, storage_key(tensor) if self._storages_needed else 0)
+        self._met[id(tensor)] = ref(tensor), ghost
+        return ghost
+
+    def _live(self) -> Iterator[tuple[Tensor, Recorded]]:
+        """Every known tensor that still lives."""
+        for held, recorded in list(self._met.values()):
+            tensor = cast("Tensor", recorded) if held is None else held()
+            if tensor is not None:
+                yield tensor, recorded
+
+    def _row_of(self, recorded: Recorded) -> int:
+        return recorded.row if isinstance(recorded, Ghost) else -1
+
+
+def _versions(out: Any) -> Any:
+    return tuple(map(version_of, cast("tuple[Tensor, ...]", out))) if type(out) is tuple else version_of(out)
+
+
+def _outs(row: tuple[Any, ...]) -> tuple[object, ...]:
+    out: object = row[7]
+    return cast("tuple[object, ...]", out) if type(out) is tuple else (out,)
+
+
+def _slot(row: tuple[Any, ...], held: object) -> int | None:
+    """As which of its outputs a row gave something."""
+    return next((slot for slot, out in enumerate(_outs(row)) if out is held), None)

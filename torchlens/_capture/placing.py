@@ -1,0 +1,87 @@
+"""Where a kept value goes: it stays the live tensor, or is copied, to memory or into a file."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from torchlens._values.geometry import flat_span, region_of
+from torchlens._values.ghost import Stored
+from torchlens._values.unseen import unseen
+from torchlens.options import CaptureOptions
+
+
+class Placing(Protocol):
+    """Decides what a kept value is held as."""
+
+    def put(self, tensor: Tensor, row: int, slot: int, last_row: int) -> Tensor | Stored:
+        """What to hold for a tensor that a row gave, as it is now, `last_row` being the last row there is."""
+        ...
+
+
+class Live:
+    """The tensor itself stays alive, or an alias of it that holds no autograd graph."""
+
+    def __init__(self, *, detached: bool) -> None:
+        self._detached = detached
+
+    def put(self, tensor: Tensor, row: int, slot: int, last_row: int) -> Tensor:
+        if not (self._detached and tensor.requires_grad):
+            return tensor
+        with unseen():
+            return tensor.detach()
+
+
+class Copies:
+    """A copy is held, on a device of choice."""
+
+    def __init__(self, device: torch.device | None, *, connected: bool, there: Live | None) -> None:
+        self._device = device
+        self._connected = connected
+        """Whether the copy belongs to the autograd graph of the forward."""
+        self._there = there
+        """What to do with a value that is on the device already; None: copy it too."""
+
+    def put(self, tensor: Tensor, row: int, slot: int, last_row: int) -> Tensor | Stored:
+        if self._there is not None and self._device in (None, tensor.device):
+            return self._there.put(tensor, row, slot, last_row)
+        with unseen():
+            source = tensor if self._connected else tensor.detach()
+            return Copy(_copied(source, self._device or tensor.device), last_row)
+
+
+class Copy:
+    """A copied value."""
+
+    __slots__ = ("_tensor", "row")
+
+    def __init__(self, tensor: Tensor, row: int) -> None:
+        self._tensor = tensor
+        self.row = row
+
+    def read(self) -> Tensor:
+        return self._tensor
+
+    def in_memory(self) -> Tensor:
+        return self._tensor
+
+
+def placing_of(options: CaptureOptions) -> Placing | None:
+    """Where the values go that a capture with these options keeps; None: nowhere, the rows hold them."""
+    device = None if options.output_device is None else torch.device(options.output_device)
+    live = Live(detached=options.detach_saved_activations or options.inference_only)
+    if options.copy or device is not None:
+        return Copies(device, connected=options.backward_ready, there=None if options.copy else live)
+    return live if options.detach_saved_activations or options.backward_ready else None
+
+
+def _copied(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy with the same elements. One whose elements repeat, as `expand` gives, stays as small."""
+    if tensor.layout is torch.strided and not tensor.is_nested and not tensor.requires_grad:
+        region = region_of(tensor)
+        plain = not (tensor.is_conj() or tensor.is_neg() or tensor.is_quantized or tensor.is_meta)
+        if plain and region.may_overlap_itself:
+            return flat_span(tensor).to(device, copy=True).as_strided(region.size, region.stride)
+    return tensor.to(device, copy=True)

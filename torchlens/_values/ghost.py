@@ -1,0 +1,102 @@
+"""What a row holds in place of a tensor that is not kept alive: what it was, and its value if that is kept.
+
+A ghost stands for one tensor as one op gave it. A tensor that a later op gives again, as an in-place one
+does, has a ghost for each; the arguments of a call are the ghosts that were the newest then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from torchlens._values.region import Region
+
+StorageKey: TypeAlias = int
+"""Address of a storage object; of the tensor itself (negated) where a tensor has no storage."""
+
+
+class Stored(Protocol):
+    """A value by itself, apart from the tensor: a copy, or in a file."""
+
+    @property
+    def row(self) -> int:
+        """The last row before it was put by: it is the value after that row."""
+        ...
+
+    def read(self) -> Tensor:
+        """The value; raises where it was lost."""
+        ...
+
+    def in_memory(self) -> Tensor | None:
+        """The same, if it takes memory."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Look:
+    """What a tensor is apart from its elements. Shared by the ghosts of all tensors that look alike."""
+
+    shape: tuple[int, ...]
+    region: Region
+    dtype: torch.dtype
+    device: torch.device
+    layout: torch.layout
+    nbytes: int
+    requires_grad: bool
+    is_nested: bool
+
+
+class Ghost:
+    """A tensor that is not kept, or only its value."""
+
+    __slots__ = ("kept", "key", "look", "row")
+
+    def __init__(self, look: Look, row: int, key: StorageKey) -> None:
+        self.look = look
+        self.row = row
+        """The row that gave it."""
+        self.key = key
+        """Its storage while it lived; 0 where nobody had to know, because nothing had been written."""
+        self.kept: Tensor | Stored | None = None
+        """The tensor itself, kept alive; or its value by itself."""
+
+    def forget(self) -> None:
+        """Keep the value no longer."""
+        self.kept = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.look.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.look.device
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.look.requires_grad
+
+    @property
+    def is_nested(self) -> bool:
+        return self.look.is_nested
+
+    @property
+    def is_meta(self) -> bool:
+        return self.look.device.type == "meta"
+
+    def as_meta(self) -> Tensor:
+        """A tensor of this shape, stride and dtype that has no elements."""
+        shape = tuple(max(size, 0) for size in self.look.shape)
+        stride = self.look.region.stride
+        with torch._C.DisableTorchFunction():
+            if self.look.layout is not torch.strided or len(stride) != len(shape):
+                return torch.empty(shape, dtype=self.dtype, device="meta")
+            return torch.empty_strided(shape, stride, dtype=self.dtype, device="meta")
+
+
+Recorded: TypeAlias = Tensor | Ghost
+"""What a row holds for a tensor."""
+RECORDED: Final = (Tensor, Ghost)
