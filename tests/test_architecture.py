@@ -27,6 +27,8 @@ HOUSE = (
     ("flops",),
     ("_keys",),
     ("_values",),
+    ("storage",),  # what a caller says and reads of values on disk
+    ("_files",),
     ("_records",),
     ("_structure",),
     ("selectors",),

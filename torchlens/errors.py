@@ -25,6 +25,26 @@ class OptionError(TorchLensError, ValueError):
     """Options contradict each other or have an impossible value."""
 
 
+class PathTakenError(TorchLensError, FileExistsError):
+    """Something is already where values are to be written; nothing of it was touched."""
+
+
+class UnwritablePathError(TorchLensError, OSError):
+    """Values cannot be written there; nothing was run, and nothing was left there."""
+
+
+class PathNotFoundError(TorchLensError, FileNotFoundError):
+    """There is nothing at the path that values are to be read from."""
+
+
+class FileFormatError(TorchLensError):
+    """The path holds no values, or values in a format that this release does not read."""
+
+
+class DamagedFileError(TorchLensError):
+    """A file is not as it was written: cut off, changed or gone."""
+
+
 class TargetError(TorchLensError, ValueError):
     """A command-line target, input shape or device cannot be used."""
 
@@ -57,6 +77,10 @@ class SeveralPassesError(UnreadableError):
 
 class NotSavedError(UnreadableError):
     """The value was not kept, or the trace was cleaned up."""
+
+
+class MissingValueError(NotSavedError):
+    """The value was to be written to disk and was not: it says why."""
 
 
 class OverwrittenError(UnreadableError):
