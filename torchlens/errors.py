@@ -17,6 +17,10 @@ class UnsupportedModelError(TorchLensError, TypeError):
     """The model cannot run under a capture; nothing of it was run."""
 
 
+class PlanError(TorchLensError, RuntimeError):
+    """The model cannot run without values; only a trace of it tells what it keeps."""
+
+
 class InputError(TorchLensError, TypeError):
     """What was given as input or argument is not what the call takes."""
 

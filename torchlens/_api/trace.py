@@ -22,6 +22,7 @@ from torchlens._trace.state import Buffer, Param
 from torchlens._trace.views import Views
 from torchlens._values.ledger import Ledger
 from torchlens.errors import CaptureOpenError, NotSavedError
+from torchlens.report.memory import Memory, measure_memory
 from torchlens.report.summary import Summary, describe, summarize
 from torchlens.validation.checking import check_trace
 from torchlens.validation.report import Report
@@ -164,6 +165,11 @@ class Trace:
     def copied_bytes(self) -> int:
         """Bytes copied during the run because they were about to be overwritten in place."""
         return self._reader.values.copied_bytes
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes that the trace keeps: values, copies saved before in-place writes, and its own record."""
+        return measure_memory(self._reader)
 
     def summary(self, *, depth: int | None = None, fold: bool = True) -> Summary:
         """The module tree, layers, parameters and cost, as a rich renderable that also prints as text.
