@@ -15,22 +15,40 @@ class Case:
     title: str
     model: nn.Module
     inputs: Tensor
+    middle: str
+    """The module in the middle whose output is kept where one module's is."""
+    quarter: str
+    """The module that ends at about a quarter of the depth, where a forward is stopped."""
 
     def forward(self) -> Any:
         return self.model(self.inputs)
 
 
-class TinyOps(nn.Module):
+class TinyLoop(nn.Module):
     """Half of the operations are calls, half are operators; 16 elements each."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, rounds: int) -> None:
         super().__init__()
-        self.rounds = count // 2
+        self.rounds = rounds
 
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(self.rounds):
             x = torch.tanh(x)
             x = x + 1
+        return x
+
+
+class TinyOps(nn.Module):
+    """Four loops, so that there is a module to keep and one to stop at."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        rounds = count // 2
+        self.loops = nn.ModuleList(TinyLoop((rounds + part) // 4) for part in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for loop in self.loops:
+            x = loop(x)
         return x
 
 
@@ -51,7 +69,8 @@ def resnet18(_: int) -> Case:
     import_torchvision()
     from torchvision.models import resnet18 as build
 
-    return Case("ResNet-18, 1x3x224x224", build(weights=None).eval(), torch.randn(1, 3, 224, 224))
+    model = build(weights=None).eval()
+    return Case("ResNet-18, 1x3x224x224", model, torch.randn(1, 3, 224, 224), "layer2.0", "layer1.1")
 
 
 def gpt2(title: str, **config: int) -> Case:
@@ -59,7 +78,8 @@ def gpt2(title: str, **config: int) -> Case:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = GPT2LMHeadModel(GPT2Config(**config)).eval()
-    return Case(title, model, torch.randint(model.config.vocab_size, (1, 32)))
+    tokens = torch.randint(model.config.vocab_size, (1, 32))
+    return Case(title, model, tokens, "transformer.h.6", "transformer.h.2")
 
 
 NARROW = {"n_embd": 64, "n_head": 4, "vocab_size": 1000, "bos_token_id": 0, "eos_token_id": 0}
@@ -74,7 +94,8 @@ def gpt2_narrow(_: int) -> Case:
 
 
 def tiny(count: int) -> Case:
-    return Case(f"{count:,} tiny operations", TinyOps(count).eval(), torch.ones(16))
+    model = TinyOps(count).eval()
+    return Case(f"{count:,} tiny operations", model, torch.ones(16), "loops.1", "loops.0")
 
 
 CASES: dict[str, Callable[[int], Case]] = {

@@ -11,7 +11,8 @@ import torch
 
 import torchlens as tl
 from cases import Case
-from rows import keep_outputs, trace_and_read
+from references import keep_outputs
+from rows import trace_and_read
 
 
 @dataclass

@@ -2,7 +2,10 @@
 
     python benchmarks/overhead.py
     python benchmarks/overhead.py --case gpt2 --repeats 20
+    python benchmarks/overhead.py --case training-step
+    python benchmarks/overhead.py --case million        # 1e5, 3e5 and 1e6 operations; takes minutes
     python benchmarks/overhead.py --peer-python PATH    # an interpreter with torchlens 2.36.1
+    python benchmarks/overhead.py --nnsight-python PATH # an interpreter with nnsight
 
 Rows run in turn; medians are shown.
 """
@@ -10,32 +13,65 @@ Rows run in turn; medians are shown.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Protocol
 
 import torch
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 import torchlens as tl
 from cases import CASES, Case, build
 from memory import measure_memory
-from rows import count_calls, rows_of
-from tables import Measured, Peer, rich_of
+from million import measure_million
+from peak import measure_peaks
+from peers import MOST_REPEATS, MOST_TINY_OPS, Peer, measure_peer
+from references import count_calls
+from rows import rows_of
+from tables import Measured
 from timing import Samples, in_turn
+from training import TRAINING_CASES, measure_training
 
-THREADS = 2
-CaseName = Enum("CaseName", {name: name for name in CASES}, type=str)
+MILLION = "million"
+NAMES = [*CASES, *TRAINING_CASES, MILLION]
+CaseName = Enum("CaseName", {name: name for name in NAMES}, type=str)
 
 
-def measure(case: Case, repeats: int) -> Measured:
+class Found(Protocol):
+    def as_data(self) -> dict[str, Any]: ...
+    def shown(self) -> RenderableType: ...
+
+
+@dataclass
+class Request:
+    repeats: int
+    grad: bool
+    tiny_ops: int
+    million_ops: int
+    threads: int
+    peers: dict[str, Path]
+    """By script."""
+
+
+def measure(name: str, request: Request) -> Found:
+    if name == MILLION:
+        return measure_million(request.million_ops, min(request.repeats, MOST_REPEATS), request.threads)
+    if name in TRAINING_CASES:
+        return measure_training(name, request.repeats)
+    with torch.set_grad_enabled(request.grad):
+        found = measure_forward(build(name, request.tiny_ops), request.repeats)
+    found.peers = [ask_peer(script, python, name, request) for script, python in request.peers.items()]
+    return found
+
+
+def measure_forward(case: Case, repeats: int) -> Measured:
     calls = count_calls(case)
     rows = in_turn(rows_of(case), repeats)
     graph, ops = measure_graph(case, repeats)
-    return Measured(case.title, calls, ops, rows, graph, measure_memory(case))
+    places = {"one module": case.middle, "1/4": case.quarter}
+    return Measured(case.title, calls, ops, places, rows, graph, measure_memory(case), measure_peaks(case))
 
 
 def measure_graph(case: Case, repeats: int) -> tuple[Samples, int]:
@@ -50,40 +86,40 @@ def measure_graph(case: Case, repeats: int) -> tuple[Samples, int]:
     return Samples([each.milliseconds[0] for each in kept], faults), ops
 
 
-def measure_peer(python: Path, arguments: list[str]) -> Peer:
-    script = Path(__file__).with_name("peer.py")
-    command = [str(python), str(script), "--threads", str(THREADS), *arguments]
-    # PYTHONPATH may name this torchlens
-    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
-    if result.returncode:
-        raise typer.BadParameter(f"{python} could not run {script.name}:\n{result.stderr}")
-    found = json.loads(result.stdout.splitlines()[-1])
-    return Peer(found["version"], Samples(**found["plain"]), Samples(**found["trace"]))
+def ask_peer(script: str, python: Path, name: str, request: Request) -> Peer:
+    repeats, tiny_ops = min(request.repeats, MOST_REPEATS), min(request.tiny_ops, MOST_TINY_OPS)
+    words = f"--threads {request.threads} --case {name} --repeats {repeats} --tiny-ops {tiny_ops}"
+    calls = count_calls(build(name, tiny_ops))
+    arguments = words.split() + ([] if request.grad else ["--no-grad"])
+    return measure_peer(python, script, arguments, calls)
 
 
-def main(
-    case: Annotated[list[CaseName] | None, typer.Option(help="All, unless given; may be repeated.")] = None,
+def main(  # noqa: PLR0913  # an option is a parameter
+    case: Annotated[
+        list[CaseName] | None, typer.Option(help="All but the million, unless given; may be repeated.")
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Of each row.")] = 9,
     peer_python: Annotated[Path | None, typer.Option(help="Interpreter with a released torchlens.")] = None,
+    nnsight_python: Annotated[Path | None, typer.Option(help="Interpreter with nnsight.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the samples and figures as JSON.")] = False,
     grad: Annotated[
         bool, typer.Option(help="Whether gradients are on, as torch has them by default.")
     ] = True,
-    tiny_ops: Annotated[int, typer.Option(min=2, help="Operations in the case of tiny ones.")] = 10_000,
+    tiny_ops: Annotated[int, typer.Option(min=8, help="Operations in the case of tiny ones.")] = 10_000,
+    million_ops: Annotated[int, typer.Option(min=80, help="The most in the case of a million.")] = 1_000_000,
+    threads: Annotated[int, typer.Option(min=1, help="Of torch, within an operation.")] = 2,
 ) -> None:
-    """Measure what a capture costs, next to a plain forward and to only keeping every output."""
-    torch.set_num_threads(THREADS)
+    """Measure what a capture costs, next to a plain forward and to torch and others used for the same."""
+    torch.set_num_threads(threads)
+    pythons = {"peer_torchlens.py": peer_python, "peer_nnsight.py": nnsight_python}
+    peers = {script: python for script, python in pythons.items() if python is not None}
+    request = Request(repeats, grad, tiny_ops, million_ops, threads, peers)
     console, found = Console(width=100, highlight=False), {}
-    for name in case or list(CaseName):
-        with torch.set_grad_enabled(grad):
-            measured = measure(build(name.value, tiny_ops), repeats)
-        if peer_python is not None:
-            arguments = f"--case {name.value} --repeats {min(repeats, 3)} --tiny-ops {tiny_ops}".split()
-            measured.peer = measure_peer(peer_python, arguments + ([] if grad else ["--no-grad"]))
-        found[name.value] = measured.as_data()
+    for name in [each.value for each in case] if case else NAMES[:-1]:
+        measured = measure(name, request)
+        found[name] = measured.as_data()
         if not as_json:
-            console.print(rich_of(measured))
+            console.print(measured.shown())
     if as_json:
         print(json.dumps(found))
 

@@ -1,27 +1,22 @@
-"""The same work by a released torchlens, run by overhead.py under another interpreter; prints JSON."""
+"""What the scripts for other interpreters share: the same work there, timed in turn, printed as JSON."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import warnings
+from collections.abc import Callable
+from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
 
 import torch
 
-import torchlens
 from cases import Case, build
-from timing import in_turn
+from references import PLAIN
+from timing import Samples, Work, in_turn
 
 
-def full_trace(case: Case) -> Any:
-    trace = torchlens.trace(case.model, case.inputs)
-    labels = [(layer.layer_label, layer.num_passes) for layer in trace.layers]
-    return trace, labels
-
-
-def main() -> None:
+def run_peer(package: str, rows_of: Callable[[Case], dict[str, Work | str]]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--case", required=True)
     parser.add_argument("--repeats", type=int, required=True)
@@ -32,12 +27,13 @@ def main() -> None:
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
-    case = build(options.case, options.tiny_ops)
+    found = {"package": package, "version": version(package)}
+    try:
+        case = build(options.case, options.tiny_ops)
+    except ModuleNotFoundError as error:
+        print(json.dumps({**found, "rows": {PLAIN: f"not available: {error}"}}))
+        return
     with torch.set_grad_enabled(not options.no_grad):
-        samples = in_turn({"plain": case.forward, "trace": lambda: full_trace(case)}, options.repeats)
-    result: dict[str, Any] = {name: vars(of_row) for name, of_row in samples.items()}
-    print(json.dumps({"version": version("torchlens"), **result}))
-
-
-if __name__ == "__main__":
-    main()
+        rows = in_turn({PLAIN: case.forward, **rows_of(case)}, options.repeats)
+    data = {name: asdict(row) if isinstance(row, Samples) else row for name, row in rows.items()}
+    print(json.dumps({**found, "rows": data}))

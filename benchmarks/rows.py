@@ -1,84 +1,45 @@
-"""What is compared: a plain forward, a mode that only keeps outputs, and traces."""
+"""The captures that are measured, each of them built or not, and all rows of a case."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch
-from torch.overrides import TorchFunctionMode
-
 import torchlens as tl
 from cases import Case
+from probes import always_on_checks, options_have, takes
+from references import references_of
+from timing import Work
 
-PLAIN = "plain forward"
-KEEPING = "null mode, outputs kept"
-NOTHING = "trace, nothing kept"
-UNCHECKED = "trace, unchecked"
 FULL = "trace"
+UNCHECKED = "trace, unchecked"
 WITNESS = "trace with witness"
+ONE = "trace, one module kept"
+NOTHING = "trace, nothing kept"
+DISK = "trace, all to disk"
+RECORD = "record, nothing kept"
+RECORD_ONE = "record, one module kept"
+STOPPED = "record, nothing kept, to 1/4"
+STOPPED_READ = "record, read as trace, to 1/4"
+PLUCK = "pluck at 1/4"
+
+NOT_BUILT = "not available"
+
+Labels = list[tuple[str, int]]
 
 
-class KeepOutputs(TorchFunctionMode):
-    """The least that any recorder does: it is asked for each call and holds what came out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.outputs: list[Any] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
-        self.outputs.append(output)
-        return output
-
-
-def keep_outputs(case: Case) -> list[Any]:
-    with KeepOutputs() as mode:
-        mode.outputs.append(case.forward())
-    return mode.outputs
-
-
-def count_calls(case: Case) -> int:
-    """Torch calls in a forward, attribute reads included: each of them costs a mode something."""
-    return len(keep_outputs(case)) - 1
-
-
-def trace_and_read(case: Case, **options: Any) -> tuple[Any, list[tuple[str, int]]]:
-    trace = tl.trace(case.model, case.inputs, **options)
+def read(trace: Any) -> tuple[Any, Labels]:
     return trace, [(layer.layer_label, layer.num_passes) for layer in trace.layers]
 
 
-def can_hold_nothing() -> bool:
-    try:
-        tl.trace(torch.nn.Identity(), torch.ones(1), save=[])
-    except (TypeError, NotImplementedError, tl.errors.TorchLensError):
-        return False
-    return True
+def trace_and_read(case: Case, **options: Any) -> tuple[Any, Labels]:
+    return read(tl.trace(case.model, case.inputs, **options))
 
 
-def can_witness() -> bool:
-    try:
-        tl.options.CaptureOptions(witness=True)
-    except TypeError:
-        return False
-    return True
-
-
-def always_on_checks() -> list[tuple[type, str]]:
-    """The methods by which a trace finds out what it did not see; none in a release without them."""
-    try:
-        from torchlens._capture.ages import Ages
-        from torchlens._capture.session import Session
-        from torchlens._capture.threads import ThreadWatch
-    except ImportError:
-        return []
-    watches = [(kind, name) for kind in (Ages, ThreadWatch) for name in ("open", "close")]
-    return [*watches, (Session, "_note_changes")]
-
-
-def trace_without(checks: list[tuple[type, str]], case: Case) -> tuple[Any, list[tuple[str, int]]]:
+def trace_without(checks: list[tuple[type, str]], case: Case) -> tuple[Any, Labels]:
     """A trace in which the checks do nothing: what they cost is the difference to one with them."""
     with ExitStack() as left_out:
         for kind, name in checks:
@@ -86,14 +47,49 @@ def trace_without(checks: list[tuple[type, str]], case: Case) -> tuple[Any, list
         return trace_and_read(case)
 
 
-def rows_of(case: Case) -> dict[str, Callable[[], object]]:
-    rows: dict[str, Callable[[], object]] = {PLAIN: case.forward, KEEPING: lambda: keep_outputs(case)}
-    if can_hold_nothing():
-        rows[NOTHING] = lambda: trace_and_read(case, save=[])
+def trace_to_disk(case: Case) -> tuple[Any, Any]:
+    """The directory goes when the result does, after the clock has stopped."""
+    directory = tempfile.TemporaryDirectory(prefix="trace-to-disk-")
+    traced = trace_and_read(case, storage=tl.to_disk(Path(directory.name) / "trace"))
+    return traced, directory
+
+
+def traces_of(case: Case) -> dict[str, Work | str]:
+    rows: dict[str, Work | str] = {
+        FULL: lambda: trace_and_read(case),
+        UNCHECKED: NOT_BUILT,
+        WITNESS: NOT_BUILT,
+        ONE: NOT_BUILT,
+        NOTHING: NOT_BUILT,
+        DISK: NOT_BUILT,
+    }
     if checks := always_on_checks():
         rows[UNCHECKED] = lambda: trace_without(checks, case)
-    rows[FULL] = lambda: trace_and_read(case)
-    if can_witness():
+    if options_have("witness"):
         options = tl.options.CaptureOptions(witness=True)
         rows[WITNESS] = lambda: trace_and_read(case, capture=options)
+    if takes("trace", "save"):
+        rows[ONE] = lambda: trace_and_read(case, save=[case.middle])
+        rows[NOTHING] = lambda: trace_and_read(case, save=[])
+    if takes("trace", "storage") and takes("to_disk"):
+        rows[DISK] = lambda: trace_to_disk(case)
     return rows
+
+
+def recordings_of(case: Case) -> dict[str, Work | str]:
+    """A recording is not read unless the row says so."""
+    rows: dict[str, Work | str] = dict.fromkeys((RECORD, RECORD_ONE, STOPPED, STOPPED_READ, PLUCK), NOT_BUILT)
+    model, inputs, quarter = case.model, case.inputs, case.quarter
+    if takes("record", "save"):
+        rows[RECORD] = lambda: tl.record(model, inputs)
+        rows[RECORD_ONE] = lambda: tl.record(model, inputs, save=[case.middle])
+    if takes("record", "stop_after"):
+        rows[STOPPED] = lambda: tl.record(model, inputs, stop_after=quarter)
+        rows[STOPPED_READ] = lambda: read(tl.record(model, inputs, stop_after=quarter).to_trace())
+    if takes("pluck"):
+        rows[PLUCK] = lambda: tl.pluck(model, inputs, quarter)
+    return rows
+
+
+def rows_of(case: Case) -> dict[str, Work | str]:
+    return {**references_of(case), **traces_of(case), **recordings_of(case)}

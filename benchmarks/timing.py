@@ -8,6 +8,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Work: TypeAlias = Callable[[], object]
 
 
 @dataclass
@@ -23,7 +26,7 @@ class Samples:
     def median_faults(self) -> float:
         return statistics.median(self.page_faults)
 
-    def take(self, work: Callable[[], object]) -> None:
+    def take(self, work: Work) -> None:
         """Run once and measure. What the work returns is freed after the clock has stopped."""
         gc.collect()
         faults, start = minor_faults(), time.perf_counter()
@@ -34,14 +37,31 @@ class Samples:
         del result
 
 
+Rows: TypeAlias = dict[str, Samples | str]
+"""By name, in the order shown; a text says why a row was not measured."""
+
+
 def minor_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def in_turn(rows: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, Samples]:
+def in_turn(rows: Mapping[str, Work | str], repeats: int) -> Rows:
     """A B C A B C ..., so that a slow while of the machine falls on all rows; the first round is dropped."""
-    samples = {name: Samples() for name in rows}
+    samples: Rows = {name: work if isinstance(work, str) else Samples() for name, work in rows.items()}
     for turn in range(repeats + 1):
         for name, work in rows.items():
-            (samples[name] if turn else Samples()).take(work)
+            kept = samples[name]
+            if not isinstance(work, str) and not isinstance(kept, str):
+                (kept if turn else Samples()).take(work)
     return samples
+
+
+def measured(rows: Rows, name: str) -> Samples | None:
+    found = rows.get(name)
+    return found if isinstance(found, Samples) else None
+
+
+def ratio(rows: Rows, name: str, to: str) -> float | None:
+    """Of two medians; None where one of the rows was not measured."""
+    one, other = measured(rows, name), measured(rows, to)
+    return one.median_ms / other.median_ms if one and other else None
