@@ -1,6 +1,6 @@
 """nnsight, run by overhead.py under another interpreter. Wrapping the model is not on the clock.
 
-PATH benchmarks/peer_nnsight.py --case resnet18 --repeats 3 --threads 2 --tiny-ops 1000
+PATH benchmarks/peer_nnsight.py --case resnet18 --repeats 3 --threads 2 --tiny-ops 500
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The release, torchlens 2.36.1, run by overhead.py under another interpreter. Its recordings are not read.
 
-PATH benchmarks/peer_torchlens.py --case resnet18 --repeats 3 --threads 2 --tiny-ops 1000
+PATH benchmarks/peer_torchlens.py --case resnet18 --repeats 3 --threads 2 --tiny-ops 500
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from references import PLAIN
 from timing import Rows, Samples, ratio
 
 MOST_REPEATS = 3
-MOST_TINY_OPS = 1_000
+MOST_TINY_OPS = 500
 """Some take seconds for what others do in milliseconds. Each peer is compared with its own plain forward."""
 
 
