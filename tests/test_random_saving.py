@@ -62,13 +62,13 @@ def assert_keeps_what_is_meant(program: Program, data: st.DataObject) -> None:
     assert found.check(), found.check()
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(random_source.programs(is_module=False), st.data())
 def test_of_functions(program: Program, data: st.DataObject) -> None:
     assert_keeps_what_is_meant(program, data)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(random_source.programs(is_module=True), st.data())
 def test_of_modules(program: Program, data: st.DataObject) -> None:
     assert_keeps_what_is_meant(program, data)

@@ -6,13 +6,16 @@ import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchlens import errors, options, report
+    from torchlens import errors, options, report, selectors
     from torchlens._api.capturing import capture, trace
+    from torchlens._api.planning import plan
     from torchlens._api.plucking import extract, pluck
     from torchlens._api.recording import Recording, record
     from torchlens._api.trace import Trace
     from torchlens._api.validating import validate
     from torchlens.selectors import func, in_func, in_module, label, line, module, output, where
+    from torchlens.storage import to_disk
+    from torchlens.storage.reading import load_values
 
 __version__ = "0.1.0"
 
@@ -25,11 +28,15 @@ _LAZY = {
     "pluck": ("torchlens._api.plucking", "pluck"),
     "record": ("torchlens._api.recording", "record"),
     "trace": ("torchlens._api.capturing", "trace"),
+    "load_values": ("torchlens.storage.reading", "load_values"),
+    "plan": ("torchlens._api.planning", "plan"),
+    "to_disk": ("torchlens.storage", "to_disk"),
     "validate": ("torchlens._api.validating", "validate"),
     **{name: ("torchlens.selectors", name) for name in _SELECTORS},
     "errors": ("torchlens.errors", None),
     "options": ("torchlens.options", None),
     "report": ("torchlens.report", None),
+    "selectors": ("torchlens.selectors", None),
 }
 """Public name to (module, attribute); a module itself where the attribute is None."""
 
@@ -44,12 +51,16 @@ __all__ = [
     "in_module",
     "label",
     "line",
+    "load_values",
     "module",
     "options",
     "output",
+    "plan",
     "pluck",
     "record",
     "report",
+    "selectors",
+    "to_disk",
     "trace",
     "validate",
     "where",

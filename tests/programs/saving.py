@@ -55,17 +55,19 @@ def kept_labels(trace: Any) -> set[str]:
 def is_kept(op: Any) -> bool:
     try:
         _ = op.out
-    except tl.errors.UnreadableError:
+    except tl.errors.NotSavedError:
         return False
+    except tl.errors.OverwrittenError:  # it was, but something was written over it before or since
+        return True
     return True
 
 
 def always_kept(trace: Any) -> set[str]:
     """What the model returned, with the ops that gave it; and parameters, which are no op's to keep."""
-    held = {id(param.value) for param in trace.params}
-    params = {op.label for op in trace.ops if is_kept(op) and id(op.out) in held}
-    given = {ref.op.label for op in trace.outputs for ref in references_in(op.args) if ref.op is not None}
-    return params | given | {op.label for op in trace.outputs}
+    reader = trace._reader
+    held = {id(reader.tensor(row, 0)) for row in reader.record.outputs}
+    held |= {id(param.value) for param in trace.params}
+    return {op.label for op in trace.ops if id(reader.tensor(op.call_index, op.output_slot)) in held}
 
 
 def assert_kept(found: Any, full: Any, selector: tl.selectors.Selector) -> None:
@@ -73,7 +75,7 @@ def assert_kept(found: Any, full: Any, selector: tl.selectors.Selector) -> None:
     meant = {op.label for op in full.select(selector)}
     kept = kept_labels(found)
     assert meant <= kept, meant - kept
-    assert kept <= meant | always_kept(full), kept - meant
+    assert kept <= meant | always_kept(found), kept - meant
     for label in meant:
         assert_same_value(found.ops[label], full.ops[label])
 

@@ -19,6 +19,7 @@ from torchlens._terms import Selector
 from torchlens.errors import OptionError
 from torchlens.options import CaptureOptions
 from torchlens.selectors import Sites
+from torchlens.storage import ToDisk
 
 
 def trace(  # noqa: PLR0913 - the public surface fixes them
@@ -28,6 +29,7 @@ def trace(  # noqa: PLR0913 - the public surface fixes them
     input_kwargs: Mapping[str, Any] | None = None,
     save: Sites | None = None,
     stop_after: str | Selector | None = None,
+    storage: ToDisk | None = None,
     capture: CaptureOptions | None = None,
     backend: str | None = None,
 ) -> Trace:
@@ -40,7 +42,8 @@ def trace(  # noqa: PLR0913 - the public surface fixes them
     `save` names the values to keep: labels, module addresses, selectors, or a list of these; None keeps all,
     `[]` none. The graph and everything else is recorded anyway, what the model returned is kept in any case,
     and reading a value that was not kept raises `NotSavedError`. `stop_after` ends the forward right after a
-    site; one that never runs raises `NotReachedError` or `MissingKeyError`.
+    site; one that never runs raises `NotReachedError` or `MissingKeyError`. With `storage=tl.to_disk(path)`
+    the kept values are written to files while the model runs.
 
     >>> import torch, torchlens as tl
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
@@ -50,8 +53,8 @@ def trace(  # noqa: PLR0913 - the public surface fixes them
     """
     _refuse_backend(backend)
     refuse_nested()
-    options = checked(capture)
-    choices = choices_of(model, save, stop_after)
+    options = checked(capture, storage)
+    choices = choices_of(model, save, stop_after, storage)
     return read(run(model, Given.of(x, input_kwargs), options, choices), choices)
 
 
@@ -61,13 +64,15 @@ def capture(
     *,
     save: Sites | None = None,
     stop_after: str | Selector | None = None,
+    storage: ToDisk | None = None,
     capture: CaptureOptions | None = None,
 ) -> Generator[Trace]:
     """Record everything the block runs: calls of `model`, any number of them, and the block's own ops.
 
     `model` may be a dict of named models. The trace can be read after the block. An exception leaves the
     block as itself; the trace then holds what ran until then. Random state flows as without the capture,
-    unless the options give a seed. `save` and `stop_after` are those of `trace`; the latter ends the block.
+    unless the options give a seed. `save`, `stop_after` and `storage` are those of `trace`; where the run
+    stops, the block ends.
 
     >>> import torch, torchlens as tl
     >>> model = torch.nn.Linear(3, 3)
@@ -77,8 +82,8 @@ def capture(
     2
     """
     refuse_nested()
-    options = checked(capture)
-    choices = choices_of(model, save, stop_after)
+    options = checked(capture, storage)
+    choices = choices_of(model, save, stop_after, storage)
     session = session_of(model, options, choices)
     result = Trace()
     with seeded(options.seed), compiled_code_eager(), grad_mode(options):

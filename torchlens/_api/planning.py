@@ -27,6 +27,7 @@ from torchlens._capture.refusals import refuse_unsupported
 from torchlens._capture.session import refuse_nested
 from torchlens._capture.unwrapping import unwrapped
 from torchlens._capture.writes import Target, out_targets
+from torchlens._replay.pieces import whole
 from torchlens._trace.reader import TraceReader
 from torchlens._values.geometry import Region, storage_key
 from torchlens._values.ledger import Write
@@ -129,10 +130,10 @@ def _copied_by(reader: TraceReader, row: int, write: Write) -> int:
     elif isinstance(special, Special) and special.writes is not None:
         targets = special.writes(args, kwargs)
     if not targets:  # a transform, or a call that raised
-        return _bytes_written(write.tensor, None)
+        return _bytes_written(whole(write.tensor), None)
     params = reader.ledger.param_storages
     return sum(
-        _bytes_written(reader.values.geometry(target.tensor, row, after=False), target.index)
+        _bytes_written(whole(reader.values.geometry(target.tensor, row, after=False)), target.index)
         for target in targets
         if not target.metadata and storage_key(target.tensor) not in params
     )

@@ -77,7 +77,7 @@ def settle(trace: Trace, captured: Captured, choices: Choices) -> None:
         refuse_missing(trace._views, [choices.save])
 
 
-def checked(options: object) -> CaptureOptions:
+def checked(options: object, storage: object = None) -> CaptureOptions:
     """Capture options, or an error that says what they must be."""
     if options is None:
         return CaptureOptions()
@@ -90,6 +90,13 @@ def checked(options: object) -> CaptureOptions:
             "backward_ready=True asks for values that gradients flow through, and gradients are off here; "
             "leave torch.no_grad() first"
         )
+    if storage is not None:
+        for name in ("backward_ready", "copy", "output_device"):
+            if getattr(options, name):
+                raise OptionError(
+                    f"storage=tl.to_disk(...) and {name} contradict each other: values in files are copies, "
+                    "on the host and outside the autograd graph; leave one of them out"
+                )
     return options
 
 

@@ -12,16 +12,23 @@ from torchlens._capture.unwrapping import root_of, unwrapped
 from torchlens._terms import LABEL, Func, InModule, Key, Label, ModuleOutput, Not, Selector
 from torchlens._trace.lookup import missing
 from torchlens._trace.views import Views
-from torchlens.errors import AmbiguousKeyError, InputError, MissingKeyError, NotReachedError
+from torchlens.errors import AmbiguousKeyError, InputError, MissingKeyError, NotReachedError, OptionError
 from torchlens.selectors import Sites, selector_of
+from torchlens.storage import ToDisk
 
 
-def choices_of(model: object, save: Sites | None, stop_after: str | Selector | None) -> Choices:
+def choices_of(
+    model: object, save: Sites | None, stop_after: str | Selector | None, storage: ToDisk | None = None
+) -> Choices:
     """What a capture is to keep and where it ends; raises for what the model cannot have."""
+    if storage is not None and type(storage) is not ToDisk:
+        raise OptionError(
+            f"storage={storage!r} is a {type(storage).__name__}; give tl.to_disk(path), or None"
+        )
     kept = None if save is None else selector_of(save, "save")
     goals = [] if stop_after is None else [goal_of(stop_after, "stop_after")]
     refuse_unknown(model, [*([] if kept is None else [kept]), *(goal.selector for goal in goals)])
-    return Choices(kept, goals)
+    return Choices(kept, goals, disk=storage)
 
 
 def goal_of(site: object, argument: str) -> Goal:

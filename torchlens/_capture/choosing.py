@@ -16,6 +16,7 @@ from torchlens._capture.call_site import CallSites
 from torchlens._capture.live_op import LiveModule, LiveOp
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.scopes import RunningCalls, Scopes
+from torchlens._capture.to_files import Destination
 from torchlens._keys.chains import Chains
 from torchlens._keys.layers import CallKeys, LayerNumbers
 from torchlens._keys.names import Speller, Written, type_of
@@ -47,6 +48,8 @@ class Choices:
     goals: Sequence[Goal] = ()
     ends: bool = True
     """Whether the forward ends when all goals are reached."""
+    disk: Destination | None = None
+    """Where kept values are written; None: they stay in memory."""
 
     @property
     def saved(self) -> Selector:
@@ -96,7 +99,8 @@ class Chooser:
         self._watched = {name for each in simple if (name := _module_name(each)) is not None}
         self._waits = _negates_module(save)
         """Whether a value may turn out to be meant because no module returns it."""
-        self._names_needed = bool(self._watched) and any(map(_combines_label, self._selectors))
+        combined = bool(self._watched) and any(map(_combines_label, self._selectors))
+        self._names_needed = combined or choices.disk is not None
         self._speller = Speller(self.chains, is_tensor)
         self._keys = CallKeys(self.chains, self._speller, is_tensor)
         self._layers = LayerNumbers()
@@ -119,7 +123,7 @@ class Chooser:
 
     def made(self, row: int, outs: Sequence[Tensor]) -> None:
         """A row was appended that gives these tensors."""
-        if len(self._selectors) == 1 and self._selectors[0] is EVERYTHING:
+        if len(self._selectors) == 1 and self._selectors[0] is EVERYTHING and not self._names_needed:
             for slot, tensor in enumerate(outs):
                 self._keeper.place(row, slot, tensor)
             return
@@ -172,6 +176,13 @@ class Chooser:
                 held = cast("tuple[Any, ...]", held)[slot]
             if not self._selectors[0].matches(self._op((row, slot, held), *name)):
                 self._keeper.drop(row, slot)
+
+    def describe(self, row: int, slot: int) -> dict[str, str | int | None]:
+        """What tells an op without the trace: its label, function and module."""
+        func_name, label = self._names.get((row, slot), self._unlabelled(row))
+        kind, func, _, call = self._rows[row][:4]
+        name = func if kind in ("buffer", "source") else None
+        return {"label": label, "func_name": func_name, "name": name, "module": self.module(call).address}
 
     def notes(self) -> Iterator[str]:
         """Which functions were named and none is called so."""

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from torchlens._capture.choosing import Chooser
-from torchlens._capture.placing import Placing
+from torchlens._capture.placing import Copy, Placing
 from torchlens._records import Side
 from torchlens._values.geometry import Looks, storage_key
 from torchlens._values.ghost import Ghost, Recorded, StorageKey
 from torchlens._values.storage_index import Index, StorageIndex
+from torchlens._values.unseen import unseen
 from torchlens._values.versions import version_of
 
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -70,8 +71,12 @@ class Holding(Index, Protocol):
         """Keep it no longer."""
         ...
 
-    def note_write(self) -> None:
-        """Something is about to be written."""
+    def note_writes(self, tensors: Sequence[Tensor]) -> None:
+        """Their storages are about to be written."""
+        ...
+
+    def note_lent(self, tensor: Tensor) -> None:
+        """The tensor's memory was handed to code that writes unseen."""
         ...
 
     def live_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
@@ -80,6 +85,10 @@ class Holding(Index, Protocol):
 
     def maker(self, tensor: Tensor) -> tuple[int, int] | None:
         """The last row that gave the tensor, and as which of its outputs."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the chooser and of what is known of each tensor; the rows stay."""
         ...
 
     def may_have_changed(self) -> bool:
@@ -125,6 +134,9 @@ class AllHeld(StorageIndex):
             self._chooser.made(row, outs)
         return row
 
+    def close(self) -> None:
+        self._chooser = None
+
     def may_have_changed(self) -> bool:
         given = ((row[7], row[8]) for row in self.rows if row[8] is not None)
         return any(_versions(out) != version for out, version in given)
@@ -145,8 +157,11 @@ class AllHeld(StorageIndex):
         self.known.add(id(tensor))
         return tensor
 
-    def note_write(self) -> None:
-        """Rows hold the tensors, which tell their storages."""
+    def note_writes(self, tensors: Sequence[Tensor]) -> None:
+        """The rows hold what was there."""
+
+    def note_lent(self, tensor: Tensor) -> None:
+        """The ledger watches it."""
 
     def live_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
         return self.tensors_on(key)
@@ -165,7 +180,9 @@ _Entry: TypeAlias = "tuple[ref[Tensor] | None, Recorded]"
 class GhostsHeld:
     """Rows hold ghosts. What is kept besides is kept by those ghosts."""
 
-    def __init__(self, rows: Rows, placing: Placing) -> None:
+    def __init__(self, rows: Rows, placing: Placing, *, keep_connected: bool = False) -> None:
+        self._keep_connected = keep_connected
+        """Whether a kept value stays part of the autograd graph when something is written over it."""
         self.rows = rows
         self._placing = placing
         self._chooser: Chooser | None = None
@@ -175,6 +192,7 @@ class GhostsHeld:
         self._met: dict[int, _Entry] = {}
         self._looks = Looks()
         self._kept: dict[StorageKey, list[tuple[int, Tensor]]] = {}
+        self._connected: dict[StorageKey, list[Ghost]] = {}
         self._storages_needed = False
 
     @property
@@ -210,6 +228,12 @@ class GhostsHeld:
             self._chooser.made(row, outs)
         return row
 
+    def close(self) -> None:
+        self._chooser = None
+        self._met.clear()
+        self._kept.clear()
+        self._connected.clear()
+
     def may_have_changed(self) -> bool:
         return bool(self._kept)
 
@@ -224,6 +248,15 @@ class GhostsHeld:
         ghost.kept = kept = self._placing.put(tensor, row, slot, len(self.rows) - 1)
         if isinstance(kept, Tensor):  # what a write overwrites of it is saved from now on
             self._kept.setdefault(ghost.key, []).append((row, kept))
+            if self._keep_connected and kept.requires_grad:
+                self._connected.setdefault(ghost.key, []).append(ghost)
+
+    def _connect(self, key: StorageKey) -> None:
+        """Copy the kept values on a storage that is about to be written, each with its place in the graph."""
+        for ghost in self._connected.pop(key, ()):
+            if isinstance(ghost.kept, Tensor):
+                with unseen(), torch.enable_grad():
+                    ghost.kept = Copy(ghost.kept.clone(), len(self.rows) - 1)
 
     def drop(self, row: int, slot: int) -> None:
         ghost = self._ghost(row, slot)
@@ -258,9 +291,15 @@ class GhostsHeld:
     def described(self, tensor: Tensor) -> Ghost:
         return Ghost(self._looks.of(tensor), len(self.rows), storage_key(tensor))
 
-    def note_write(self) -> None:
-        """Something is about to be written: from now on it matters which storages tensors lie on."""
-        if not self._storages_needed:
+    def note_lent(self, tensor: Tensor) -> None:
+        self._placing.lent(tensor)
+
+    def note_writes(self, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            self._placing.overwritten(tensor)
+            if self._keep_connected:
+                self._connect(storage_key(tensor))
+        if not self._storages_needed:  # from now on it matters which storages tensors lie on
             self._storages_needed = True
             for tensor, recorded in self._live():
                 if isinstance(recorded, Ghost):

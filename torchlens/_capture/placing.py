@@ -20,8 +20,33 @@ class Placing(Protocol):
         """What to hold for a tensor that a row gave, as it is now, `last_row` being the last row there is."""
         ...
 
+    def open(self) -> None:
+        """Get ready; raises where that is not possible."""
+        ...
 
-class Live:
+    def close(self) -> str | None:
+        """All is put. What was lost and why, as one sentence; None if nothing was."""
+        ...
+
+    def overwritten(self, tensor: Tensor) -> None:
+        """The tensor's storage is about to be written."""
+        ...
+
+    def lent(self, tensor: Tensor) -> None:
+        """The tensor's memory was handed to code that writes unseen."""
+        ...
+
+
+class InMemory:
+    """Has nothing to open, to close, or to remember of a storage."""
+
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def overwritten(self, tensor: Tensor) -> None: ...
+    def lent(self, tensor: Tensor) -> None: ...
+
+
+class Live(InMemory):
     """The tensor itself stays alive, or an alias of it that holds no autograd graph."""
 
     def __init__(self, *, detached: bool) -> None:
@@ -34,7 +59,7 @@ class Live:
             return tensor.detach()
 
 
-class Copies:
+class Copies(InMemory):
     """A copy is held, on a device of choice."""
 
     def __init__(self, device: torch.device | None, *, connected: bool, there: Live | None) -> None:

@@ -23,9 +23,10 @@ from torchlens._capture.function_mode import FunctionMode
 from torchlens._capture.holding import AllHeld, GhostsHeld, Holding
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
-from torchlens._capture.placing import Live, placing_of
+from torchlens._capture.placing import Live, Placing, placing_of
 from torchlens._capture.recording import Recording
 from torchlens._capture.tensors import Tensors
+from torchlens._capture.to_files import ToFiles
 from torchlens._capture.unseen_work import UnseenWork
 from torchlens._capture.witness import Witness
 from torchlens._capture.writes import Target
@@ -72,7 +73,10 @@ class Session:
     ) -> None:
         self._options = options
         self._choices = choices
-        self._holding = _holding(options, choices)
+        self._lost: str | None = None
+        """What could not be written, and why."""
+        self._placing = self._placing_of(options, choices)
+        self._holding = _holding(options, choices, self._placing)
         self._rows = self._holding.rows
         self._state = ModelState(root, named, root_name)
         code = module_code()
@@ -111,8 +115,19 @@ class Session:
         self._block = True
         self._output: Any = None
 
+    def _placing_of(self, options: CaptureOptions, choices: Choices) -> Placing | None:
+        if choices.disk is not None:
+            return ToFiles(choices.disk, self._describe)
+        return placing_of(options)
+
+    def _describe(self, row: int, slot: int) -> dict[str, str | int | None]:
+        assert self._chooser is not None
+        return self._chooser.describe(row, slot)
+
     def open(self) -> None:
         """Start recording on this thread."""
+        if self._placing is not None:
+            self._placing.open()
         self._sites.open(sys._getframe(1))
         self._tensors.open()
         self._calls.open()
@@ -138,7 +153,7 @@ class Session:
         if self._witness is not None:
             captured.record.census = self._witness.census(self._tensors.doubts)
         captured.record.reasons = self._tensors.doubts.reasons()
-        vars(self).clear()  # its parts call each other: without this they would wait for the collector
+        self._let_go()
         return captured
 
     @property
@@ -151,11 +166,17 @@ class Session:
         try:
             self._stop(None)
         finally:
-            vars(self).clear()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Part from each other: parts that call each other would wait for the collector."""
+        self._holding.close()
+        vars(self).clear()
 
     def _stop(self, error: BaseException | None) -> None:
         """Take away all that was installed, also when some of it fails."""
         with ExitStack() as last:  # from the bottom up
+            last.callback(self._end_placing)
             last.callback(self._mode.close)
             last.callback(self._sites.close)
             last.callback(self._tensors.close)
@@ -165,6 +186,9 @@ class Session:
             last.callback(_take_off, self._mode)
             if self._witness is not None:
                 self._witness.close()
+
+    def _end_placing(self) -> None:
+        self._lost = None if self._placing is None else self._placing.close()
 
     def _note_late_changes(self, error: BaseException | None) -> None:
         if error is None:
@@ -345,6 +369,8 @@ class Session:
         notes = sorted(self._calls.notes)
         if self._chooser is not None:
             notes += self._chooser.notes()
+        if self._lost is not None:
+            notes.append(self._lost)
         if self._tensors.ledger.handed_out.gave_up:
             notes.append("So much memory was handed out that later writes beside torch were not looked for.")
         if self._mode.backward_calls:
@@ -373,11 +399,10 @@ class Session:
         )
 
 
-def _holding(options: CaptureOptions, choices: Choices) -> Holding:
-    placing = placing_of(options)
+def _holding(options: CaptureOptions, choices: Choices, placing: Placing | None) -> Holding:
     if choices.save is None and placing is None:
         return AllHeld([], watched=choices.are_made)
-    return GhostsHeld([], placing or Live(detached=False))
+    return GhostsHeld([], placing or Live(detached=False), keep_connected=options.backward_ready)
 
 
 def _take_off(mode: FunctionMode) -> None:

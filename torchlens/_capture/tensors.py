@@ -166,7 +166,7 @@ class Tensors:
 
         Nothing is paid for this until something is written.
         """
-        self.holding.note_write()
+        self.holding.note_writes([target.tensor for target in targets if not target.metadata])
         for target in targets:
             for slot in [] if target.metadata else self._state.slots_on(storage_key(target.tensor)):
                 if not slot.rows:
@@ -271,6 +271,8 @@ class Tensors:
             for held in [*self.host.foreign, *buffers]:
                 if not is_torchs_memory(held):
                     self.ledger.handed_out.leaves("numpy", held, len(self._rows))
+        if name != "tolist":
+            self.holding.note_lent(tensor)
         self.host.leaves(name, tensor, self.meet(tensor, None))
         self.ledger.handed_out.leaves(name, tensor, len(self._rows))
 

@@ -188,9 +188,9 @@ class Ledger:
             before = MetadataWrite(self._index.num_rows, self._described(tensor, kept), edge)
         before.bumps = -(version_of(tensor) or 0)
         self.reshaped.add(before.row)
+        self.metadata_on.setdefault(key, []).append(before)
         if kept:  # of another tensor each op holds what it was by itself
             self.metadata.setdefault(id(tensor), []).append(before)
-            self.metadata_on.setdefault(key, []).append(before)
         return before
 
     def after_metadata(self, change: MetadataWrite, tensor: Tensor) -> None:

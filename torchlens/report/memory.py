@@ -15,7 +15,8 @@ from torch.nn.parameter import is_lazy
 
 from torchlens._records import Record
 from torchlens._trace.reader import TraceReader
-from torchlens._values.geometry import StorageKey, bytes_of, storage_key
+from torchlens._values.geometry import bytes_of, storage_key
+from torchlens._values.ghost import Ghost, StorageKey
 from torchlens._values.unseen import unseen
 from torchlens.report.amounts import byte_count, quantity
 from torchlens.report.text import Printable, Symbols, fact_grid
@@ -98,10 +99,10 @@ def measure_memory(reader: TraceReader) -> Memory:
 
 def held_tensors(reader: TraceReader) -> Iterator[tuple[int, Tensor]]:
     """(op, tensor) of the values that the record holds, in capture order, each as it lay after its op."""
-    reshaped = bool(reader.ledger.metadata)
     for op, (row, slot) in enumerate(zip(reader.numbers.rows, reader.numbers.slots)):
-        tensor = reader.tensor(row, slot)
-        yield op, reader.values.geometry(tensor, row, after=True) if reshaped else tensor
+        held = reader.values.held(reader.tensor(row, slot), row)
+        if held is not None:
+            yield op, held
 
 
 def held_storages(reader: TraceReader) -> dict[StorageKey, tuple[int, int]]:
@@ -203,7 +204,7 @@ def _shell_bytes(reader: TraceReader) -> int:
     elsewhere.update(id(rows.out[row]) for row in reader.record.inputs)
     outs = cast("list[object]", rows.out)
     several = [_items(out) if isinstance(out, tuple) else (out,) for out in outs]
-    own = {id(tensor) for tensors in several for tensor in tensors}
+    own = {id(tensor) for tensors in several for tensor in tensors if isinstance(tensor, Tensor)}
     writes = sum(map(len, reader.ledger.writes.values()))
     return (len(own - elsewhere) + _OF_A_WRITE * writes) * _SHELL
 
@@ -259,6 +260,8 @@ def _parts_of(item: object) -> Sequence[object]:
         parts += [part for pair in pairs.items() for part in pair]
     if "__dataclass_fields__" in dir(kind):  # ours without what reading adds, or a copy of the user's
         parts += [getattr(item, name) for name in kind.__dataclass_fields__ if hasattr(item, name)]
+    elif isinstance(item, Ghost):
+        parts += [item.look, item.key, item.row]
     elif kind.__module__.startswith("torchlens.") and hasattr(item, "__dict__"):
         parts.append(vars(item))
     return parts
