@@ -8,7 +8,7 @@ it was 162, 59 and 142; a fake made of each tensor as it is met leaves itself in
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, cast
@@ -21,38 +21,54 @@ from torch._subclasses.fake_tensor import (
 )
 
 from torchlens._api.capturing import trace
+from torchlens._api.sites import refuse_missing, refuse_unknown
 from torchlens._api.stand_ins import StandIns
+from torchlens._api.trace import Trace
 from torchlens._capture.kinds import Special, classify
 from torchlens._capture.refusals import refuse_unsupported
 from torchlens._capture.session import refuse_nested
 from torchlens._capture.unwrapping import unwrapped
 from torchlens._capture.writes import Target, out_targets
 from torchlens._replay.pieces import whole
+from torchlens._terms import Selector
 from torchlens._trace.reader import TraceReader
-from torchlens._values.geometry import Region, storage_key
+from torchlens._values.geometry import storage_key
+from torchlens._values.ghost import StorageKey
 from torchlens._values.ledger import Write
 from torchlens._values.plain import tensors_in
+from torchlens._values.region import Region
 from torchlens.errors import PlanError, TorchLensError
+from torchlens.report.memory import held_tensors, storages_of
 from torchlens.report.plan import Plan, plan_of
+from torchlens.selectors import Sites, selector_of
 
 
-def plan(model: Callable[..., Any], x: Any = (), *, input_kwargs: Mapping[str, Any] | None = None) -> Plan:
+def plan(
+    model: Callable[..., Any],
+    x: Any = (),
+    *,
+    input_kwargs: Mapping[str, Any] | None = None,
+    save: Sites | None = None,
+) -> Plan:
     """Say how many bytes each layer of a trace would keep, without computing or allocating any of them.
 
     The model runs once on stand-ins: copies of its Python objects and of the inputs, with tensors that have
     shapes and no elements. Model, inputs and random state stay as they are. Tensors on the meta device stand
     for tensors on the device of the other inputs. Layers have the labels that `tl.trace` gives them.
+    `save` names the values to keep, as for `trace`; the plan has the layers of these and of the output.
     What goes wrong on the way raises `PlanError` with the line of the code: above all models that need
     values, for a branch, an `item()` or a `nonzero()`. The first plan in a process loads torch's compiler.
 
     >>> import torch, torchlens as tl
-    >>> planned = plan(torch.nn.Linear(1000, 1000), torch.zeros(64, 1000))
+    >>> planned = tl.plan(torch.nn.Linear(1000, 1000), torch.zeros(64, 1000))
     >>> planned["linear_1"].nbytes, planned.parameter_bytes
     (256000, 4004000)
     """
     refuse_nested()
     model = unwrapped(model)
     refuse_unsupported(model)
+    meant = None if save is None else selector_of(save, "save")
+    refuse_unknown(model, [] if meant is None else [meant])
     args = cast("tuple[Any, ...]", x) if type(x) is tuple else (x,)
     kwargs = dict(input_kwargs or {})
     stand_ins = StandIns(tensors_in([args, kwargs]))
@@ -64,13 +80,23 @@ def plan(model: Callable[..., Any], x: Any = (), *, input_kwargs: Mapping[str, A
     try:
         with stand_ins.mode:
             traced = trace(blank, blank_args, input_kwargs=blank_kwargs)
-        return plan_of(traced._reader, _copied_bytes(traced._reader))
+        return _planned(traced, meant)
     except TorchLensError as error:
         if not isinstance(error, PlanError):
             raise
         raise PlanError(f"{error}{_place(error)}; {_INSTEAD}") from error
     except Exception as error:
         raise PlanError(f"{_what(error)}{_place(error)}; {_INSTEAD}") from error
+
+
+def _planned(traced: Trace, meant: Selector | None) -> Plan:
+    reader = traced._reader
+    if meant is None:
+        return plan_of(reader, _copied_bytes(reader, reader.ledger.writes.keys()))
+    refuse_missing(traced._views, [meant])
+    ops = {op.index for op in (*traced.select(meant), *traced.outputs)}
+    kept = {key for _, tensor in held_tensors(reader, ops) for key, _ in storages_of(tensor)}
+    return plan_of(reader, _copied_bytes(reader, kept), ops)
 
 
 _INSTEAD = "trace a small input instead, tl.trace(model, x), and look at trace.memory"
@@ -110,13 +136,15 @@ def _place(error: Exception) -> str:
 # ---- copies before writes ------------------------------------------------------------------------
 
 
-def _copied_bytes(reader: TraceReader) -> int:
-    """What a trace on real tensors would save before in-place writes.
+def _copied_bytes(reader: TraceReader, kept: Set[StorageKey]) -> int:
+    """What a trace on real tensors that keeps these storages would save before in-place writes, at most.
 
     The ledger of stand-ins knows who writes, but takes them for tensors that nobody can look into.
     """
     ledger = reader.ledger
-    copied = [written for key, written in ledger.writes.items() if key not in ledger.param_storages]
+    copied = [
+        written for key, written in ledger.writes.items() if key in kept and key not in ledger.param_storages
+    ]
     rows = {write.row: write for written in copied for write in written}
     return sum(_copied_by(reader, row, write) for row, write in rows.items())
 

@@ -73,7 +73,7 @@ def settle(trace: Trace, captured: Captured, choices: Choices) -> None:
         if isinstance(held, Ghost) and not choices.saved.matches(op):
             held.forget()
     refuse_not_reached(trace._views, choices.goals)
-    if choices.save is not None:
+    if choices.save is not None and trace.status == "complete":
         refuse_missing(trace._views, [choices.save])
 
 

@@ -237,10 +237,11 @@ class Chooser:
             self._act(at, answer, given)
 
     def _decide_buffer(self, given: _Given) -> None:
-        op = self._op(given, "buffer", None)
+        asked = any(name.startswith("buffer_") for name in self._labels)
+        op = self._op(given, "buffer", None if asked else "buffer")  # some label that none asks for
         for at, selector in enumerate(self._selectors):
             answer = selector.matches(op)
-            if answer is None and at == 0 and any(name.startswith("buffer_") for name in self._labels):
+            if answer is None and at == 0 and asked:
                 self.doubtful.append(given[0])
                 self._take(0, given, None)
             self._act(at, answer, given)

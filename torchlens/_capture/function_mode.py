@@ -139,15 +139,20 @@ class FunctionMode(TorchFunctionMode):
 
     def halt(self) -> NoReturn:
         """End the forward here: this raises, and so does each later torch call."""
+        self._shut()
+        raise Halt
+
+    def halt_if_due(self, *, later: bool = False) -> None:
+        """End the forward if all the sites are reached after which it may; or `later`, at the next call."""
+        if self._chooser is not None and self._chooser.due:
+            self._shut()
+            if not later:
+                raise Halt
+
+    def _shut(self) -> None:
         self.halted = True
         self._kinds = AfterHalt()
         self._calls.quiet = True
-        raise Halt
-
-    def halt_if_due(self) -> None:
-        """End the forward if all the sites are reached after which it may."""
-        if self._chooser is not None and self._chooser.due:
-            self.halt()
 
     @property
     def kept_whole(self) -> set[str]:

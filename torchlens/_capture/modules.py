@@ -227,6 +227,7 @@ class ModuleCalls:
         call = len(self._begun)
         sites.frames.append(frame)
         sites.calls.append(call)
+        self._begun.append((module, parent, 0, ()))  # what is met on the way in belongs to it already
         if type(module) not in self._unfusable:
             self._keep_fused(module, frame)
             if type(module) in self._scripted:
@@ -242,7 +243,7 @@ class ModuleCalls:
             if id(value) not in known:
                 args = self._events.plain(args, frame.f_back)
                 break
-        self._begun.append((module, parent, start, args))
+        self._begun[call] = module, parent, start, args
         if module._buffers or self._watched is not None:
             self._watch(module)
 

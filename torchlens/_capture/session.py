@@ -281,6 +281,7 @@ class Session:
             if row is not None and transform.writes:
                 with unseen():
                     self._tensors.after_writes(transform.writes, row, where, ended=True)
+        self._mode.halt_if_due(later=True)  # raised here, it would end the user's profiler
 
     def _append_boundary(
         self,

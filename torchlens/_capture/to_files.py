@@ -14,6 +14,7 @@ from torchlens._files.values import StoredValues
 from torchlens._files.writer import ValueWriter
 from torchlens._values.geometry import storage_key
 from torchlens._values.ghost import StorageKey
+from torchlens.errors import MissingValueError
 
 
 class Destination(Protocol):
@@ -92,9 +93,12 @@ class WrittenValues:
         self._path = path
         self._values: StoredValues | None = None
 
-    def read(self, key: str) -> Tensor:
+    def read(self, key: str, what: str) -> Tensor:
         if self._values is None:
             self._values = StoredValues(self._path)
+        reason = self._values.why_missing(key)
+        if reason is not None:
+            raise MissingValueError(f"the value of {what} is not on the disk: {reason}")
         return self._values[key]
 
 
@@ -108,8 +112,8 @@ class WrittenValue:
         self._key = key
         self.row = row
 
-    def read(self) -> Tensor:
-        return self._values.read(self._key)
+    def read(self, what: str) -> Tensor:
+        return self._values.read(self._key, what)
 
     def in_memory(self) -> None:
         """It takes none."""

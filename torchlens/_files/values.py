@@ -54,6 +54,11 @@ class StoredValues(Mapping[str, Tensor]):
         """Reasons by key of the values that were put and can't be read."""
         return {key: line.reason for key, line in self._found.missing.items()}
 
+    def why_missing(self, key: str) -> str | None:
+        """The reason for which a value that was put can't be read; None for one that can, or was not put."""
+        line = self._found.missing.get(key)
+        return None if line is None else line.reason
+
     def about(self, key: str) -> About:
         """What was noted beside a value when it was put, also for a missing one."""
         try:

@@ -26,8 +26,8 @@ class Stored(Protocol):
         """The last row before it was put by: it is the value after that row."""
         ...
 
-    def read(self) -> Tensor:
-        """The value; raises where it was lost."""
+    def read(self, what: str) -> Tensor:
+        """The value; raises where it was lost, and calls it `what` then."""
         ...
 
     def in_memory(self) -> Tensor | None:

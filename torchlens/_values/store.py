@@ -49,7 +49,7 @@ class ValueStore:
                 raise NotSavedError(self._not_kept(what))
             if not isinstance(kept, Tensor):
                 self._check_unwritten(recorded, kept.row, row, after, what)
-                return kept.read()
+                return kept.read(what)
             recorded = kept
         return self._read_live(recorded, row, after, what)
 

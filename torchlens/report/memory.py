@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Final, cast
@@ -97,22 +97,29 @@ def measure_memory(reader: TraceReader) -> Memory:
 # ---- values --------------------------------------------------------------------------------------
 
 
-def held_tensors(reader: TraceReader) -> Iterator[tuple[int, Tensor]]:
-    """(op, tensor) of the values that the record holds, in capture order, each as it lay after its op."""
+def held_tensors(reader: TraceReader, meant: Container[int] | None = None) -> Iterator[tuple[int, Tensor]]:
+    """(op, tensor) of the values that the record holds, in capture order, each as it lay after its op.
+
+    `meant` are the ops to look at, if not all.
+    """
     for op, (row, slot) in enumerate(zip(reader.numbers.rows, reader.numbers.slots)):
+        if meant is not None and op not in meant:
+            continue
         held = reader.values.held(reader.tensor(row, slot), row)
         if held is not None:
             yield op, held
 
 
-def held_storages(reader: TraceReader) -> dict[StorageKey, tuple[int, int]]:
+def held_storages(
+    reader: TraceReader, meant: Container[int] | None = None
+) -> dict[StorageKey, tuple[int, int]]:
     """(first op with a value there, bytes) of each storage that values lie in, in capture order.
 
     A view holds all of its storage. Those of parameters and on the meta device are left out.
     """
     params = {key for tensor, _, _ in reader.record.structure.held_params for key, _ in storages_of(tensor)}
     found: dict[StorageKey, tuple[int, int]] = {}
-    for op, tensor in held_tensors(reader):
+    for op, tensor in held_tensors(reader, meant):
         for key, nbytes in storages_of(tensor):
             if key not in found and key not in params and not tensor.is_meta:
                 found[key] = op, nbytes

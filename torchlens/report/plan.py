@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -60,8 +60,7 @@ class Plan(Printable):
     The totals are those of `trace.memory` for a trace of the same run.
 
     >>> import torch, torchlens as tl
-    >>> from torchlens._api.planning import plan
-    >>> planned = plan(torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU()), torch.zeros(4, 8))
+    >>> planned = tl.plan(torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU()), torch.zeros(4, 8))
     >>> [row.label for row in planned.largest(2)]
     ['linear_1', 'relu_1']
     """
@@ -106,22 +105,22 @@ class Plan(Printable):
             yield Text(f"and {quantity(rest, 'more layer')} with {byte_count(hidden)}", style="dim")
 
     def _totals(self) -> Iterator[tuple[str, str]]:
-        yield "values", f"{byte_count(self.kept_bytes)} kept by a trace of everything"
+        yield "values", f"{byte_count(self.kept_bytes)} kept by a trace of these layers"
         if self.copied_bytes:
             yield "copies", f"{byte_count(self.copied_bytes)} saved before in-place writes"
         yield "given", f"{byte_count(self.given_bytes)} of inputs, sources and buffers, held elsewhere too"
         yield "parameters", f"{byte_count(self.parameter_bytes)}, held by the model"
 
 
-def plan_of(reader: TraceReader, copied_bytes: int) -> Plan:
-    """The plan of the run that a record is of."""
-    storages = held_storages(reader)
+def plan_of(reader: TraceReader, copied_bytes: int, meant: Container[int] | None = None) -> Plan:
+    """The plan of the run that a record is of; `meant` are the ops whose values count, if not all do."""
+    storages = held_storages(reader, meant)
     given = given_storages(reader, storages)
     numbers = {key: number for number, key in enumerate(storages)}
     held: list[dict[int, int]] = [{} for _ in reader.layering.layers]
     shapes = [ShapeRange() for _ in held]
     first: dict[int, tuple[tuple[int, ...], torch.dtype]] = {}
-    for op, tensor in held_tensors(reader):
+    for op, tensor in held_tensors(reader, meant):
         layer = reader.layering.layer_of[op]
         first.setdefault(layer, (shape_of(tensor), tensor.dtype))
         shapes[layer].add(shape_of(tensor))
@@ -146,6 +145,7 @@ def plan_of(reader: TraceReader, copied_bytes: int) -> Plan:
                 storages=held[at],
             )
             for at, entry in enumerate(reader.layering.layers)
+            if at in first
         ),
         kept_bytes=sum(nbytes for key, (_, nbytes) in storages.items() if key not in given),
         copied_bytes=copied_bytes,

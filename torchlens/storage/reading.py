@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchlens._files.layout import Status
 from torchlens._files.values import StoredValues
-from torchlens.errors import AmbiguousKeyError, MissingKeyError
+from torchlens.errors import AmbiguousKeyError, MissingKeyError, MissingValueError
 
 
 class LabelledValues(Mapping[str, Tensor]):
@@ -66,7 +66,11 @@ class LabelledValues(Mapping[str, Tensor]):
         )
 
     def __getitem__(self, label: str) -> Tensor:
-        return self._values[self._key(label)]
+        key = self._key(label)
+        reason = self._values.why_missing(key)
+        if reason is not None:
+            raise MissingValueError(f"the value of {label} is not on the disk: {reason}")
+        return self._values[key]
 
     def __contains__(self, label: object) -> bool:
         keys = self._keys.get(label, ()) if isinstance(label, str) else ()
