@@ -7,7 +7,7 @@ was met, and the rows hold ghosts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 from weakref import ref
 
@@ -77,6 +77,10 @@ class Holding(Index, Protocol):
 
     def note_lent(self, tensor: Tensor) -> None:
         """The tensor's memory was handed to code that writes unseen."""
+        ...
+
+    def take_all(self, tensors: Iterable[Tensor]) -> None:
+        """Know tensors that outlive the capture."""
         ...
 
     def live_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
@@ -156,6 +160,9 @@ class AllHeld(StorageIndex):
     def take(self, tensor: Tensor, *, lasting: bool = False) -> Tensor:
         self.known.add(id(tensor))
         return tensor
+
+    def take_all(self, tensors: Iterable[Tensor]) -> None:
+        self.known.update(map(id, tensors))
 
     def note_writes(self, tensors: Sequence[Tensor]) -> None:
         """The rows hold what was there."""
@@ -281,6 +288,10 @@ class GhostsHeld:
             self._met[id(tensor)] = None, tensor
             return tensor
         return self._give(tensor, len(self.rows))
+
+    def take_all(self, tensors: Iterable[Tensor]) -> None:
+        for tensor in tensors:
+            self.take(tensor, lasting=True)
 
     def keeps(self, key: StorageKey) -> bool:
         return key in self._kept

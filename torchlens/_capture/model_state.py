@@ -88,6 +88,10 @@ class ModelState:
         """The ids of the parameters known now."""
         return frozenset(self._params)
 
+    def params_alone(self) -> list[Tensor]:
+        """The parameters known now that are no buffers too."""
+        return [held[0] for key, held in self._params.items() if key not in self._slots_by_tensor]
+
     def params_elsewhere(self) -> Iterator[Tensor]:
         """The parameters that lie on another storage than when they were first seen."""
         for tensor, first in self._first_storages:
