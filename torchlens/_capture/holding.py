@@ -21,7 +21,7 @@ from torchlens._values.geometry import Looks, storage_key
 from torchlens._values.ghost import Ghost, Recorded, StorageKey
 from torchlens._values.storage_index import Index, StorageIndex
 from torchlens._values.unseen import unseen
-from torchlens._values.versions import version_of
+from torchlens._values.versions import any_moved, version_of
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Meet: TypeAlias = Callable[[Any, Any], Any]
@@ -142,8 +142,7 @@ class AllHeld(StorageIndex):
         self._chooser = None
 
     def may_have_changed(self) -> bool:
-        given = ((row[7], row[8]) for row in self.rows if row[8] is not None)
-        return any(_versions(out) != version for out, version in given)
+        return any_moved((row[7], row[8]) for row in self.rows)
 
     def choose_by(self, chooser: Chooser) -> None:
         self._chooser = chooser
@@ -357,10 +356,6 @@ class GhostsHeld:
 
     def _row_of(self, recorded: Recorded) -> int:
         return recorded.row if isinstance(recorded, Ghost) else -1
-
-
-def _versions(out: Any) -> Any:
-    return tuple(map(version_of, cast("tuple[Tensor, ...]", out))) if type(out) is tuple else version_of(out)
 
 
 def _outs(row: tuple[Any, ...]) -> tuple[object, ...]:

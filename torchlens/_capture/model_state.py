@@ -59,9 +59,10 @@ class ModelState:
         self._replacements: list[Tensor] = []
         self._params_by_storage: dict[StorageKey, list[Tensor]] | None = None
         self._params_noted = 0
-        self._add(root if root is not None else nn.Module(), None, "")
-        for name, model in named.items():
-            self._add(model, 0, name)
+        with torch._C.DisableTorchFunction():  # the user's own modes must not see our reads
+            self._add(root if root is not None else nn.Module(), None, "")
+            for name, model in named.items():
+                self._add(model, 0, name)
 
     def index_of(self, module: nn.Module) -> int:
         """The module's index; one met for the first time is added, named by its class and a number."""
@@ -72,7 +73,8 @@ class ModelState:
         if index is None:
             name = type(module).__name__
             number = self._outside[name] = self._outside.get(name, 0) + 1
-            index = self._add(module, None, f"{name}_{number}")
+            with torch._C.DisableTorchFunction():
+                index = self._add(module, None, f"{name}_{number}")
         return index
 
     @property
@@ -140,8 +142,9 @@ class ModelState:
 
     def rescan(self) -> None:
         """Take in modules, parameters and buffers that were added since."""
-        for index, module in enumerate(list(self.modules)):
-            self._add_parts(index, module)
+        with torch._C.DisableTorchFunction():  # the mode may be on
+            for index, module in enumerate(list(self.modules)):
+                self._add_parts(index, module)
 
     def params_on(self, key: StorageKey) -> list[Tensor]:
         """The parameters that lie in this storage."""
@@ -156,7 +159,8 @@ class ModelState:
         """Take those of new parameters that a module holds now for its own; the others are given back."""
         held = set(map(id, module._parameters.values()))
         if any(id(param) in held for param in made):
-            self._add_params(self.module_index[id(module)], module)
+            with torch._C.DisableTorchFunction():
+                self._add_params(self.module_index[id(module)], module)
         return [param for param in made if id(param) not in held]
 
     def param_storages(self) -> set[StorageKey]:
@@ -196,24 +200,28 @@ class ModelState:
         return Structure(self._module_places, types, training, params, replacements, buffers)
 
     def _add_params(self, index: int, module: nn.Module) -> None:
+        """Take in a module's own parameters. Called where no mode sees it."""
         for name, param in module._parameters.items():
-            # `functional_call` puts other tensors there while a model runs
-            if not isinstance(param, nn.Parameter):
-                continue
             place = index, name
+            there = self._param_at.get(place)
+            if there is not None and there[0] is param:  # a model is walked twice in each capture
+                continue
+            # `functional_call` puts other tensors there while a model runs
+            is_plain = type(param) is nn.Parameter  # the class's own `isinstance` is written in Python
+            if not (is_plain or isinstance(param, nn.Parameter)):
+                continue
             held = self._params.get(id(param))
             if held is not None:
                 if place not in held[1]:
                     held[1].append(place)
                 self._param_at.setdefault(place, held)
-            elif place in self._param_at:  # as offloading does before and after each call
-                self._params[id(param)] = self._param_at[place]
+            elif there is not None:  # as offloading does before and after each call
+                self._params[id(param)] = there
                 self._replacements.append(param)
             else:
                 self._params[id(param)] = self._param_at[place] = param, [place], version_of(param)
-                if not is_lazy(param):
-                    with torch._C.DisableTorchFunction():  # the mode may be on
-                        self._first_storages.append((param, storage_key(param)))
+                if is_plain or not is_lazy(param):
+                    self._first_storages.append((param, storage_key(param)))
 
     def _add(self, module: nn.Module, parent: int | None, name: str) -> int:
         index = self.module_index.get(id(module))
@@ -228,7 +236,8 @@ class ModelState:
         return index
 
     def _add_parts(self, index: int, module: nn.Module) -> None:
-        self._add_params(index, module)
+        if module._parameters:
+            self._add_params(index, module)
         for name, buffer in module._buffers.items():
             if (index, name) not in self._slot_of:
                 self._add_buffer(index, module, name, buffer)

@@ -128,10 +128,13 @@ def _needs_a_closer_look(module: nn.Module) -> bool:
     tensors: set[type[object]] = set()
     while waiting:
         part = waiting.pop()
-        if part is None or id(part) in seen or isinstance(part, torch.jit.ScriptModule):
+        if part is None or id(part) in seen:
+            continue
+        kind = type(part)
+        if kind not in kinds and issubclass(kind, torch.jit.ScriptModule):
             continue
         seen.add(id(part))
-        kinds.add(type(part))
+        kinds.add(kind)
         held = part.__dict__
         if "_modules" not in held or held["_forward_pre_hooks"] or held["_forward_hooks"]:
             return True

@@ -36,7 +36,7 @@ from torchlens._values.ledger import Ledger
 from torchlens._values.plain import plain, recorded_in, tensors_in
 from torchlens._values.store import ValueStore
 from torchlens._values.unseen import unseen
-from torchlens._values.versions import version_of
+from torchlens._values.versions import any_moved, version_of
 from torchlens.errors import NestedCaptureError
 from torchlens.options import CaptureOptions
 
@@ -355,8 +355,7 @@ class Session:
         held = [(tensor, version) for tensor, _, version in structure.held_params]
         held += [(buffer.initial, buffer.version) for _, buffer in structure.held_buffers]
         # in most runs nothing is written, which one look at each counter shows
-        moved = any(version_of(tensor) != version for tensor, version in held if version is not None)
-        if moved or self._holding.may_have_changed():
+        if any_moved(held) or self._holding.may_have_changed():
             for row in store.unexplained_rows():
                 doubts.add("unexplained_write", max(row, 0), row=None if row < 0 else row)
         self._tensors.note_swapped()

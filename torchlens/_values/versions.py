@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, cast
+
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
@@ -23,6 +26,23 @@ def _version_of(tensor: Tensor) -> int | None:
         return tensor._version
     except (RuntimeError, ValueError):  # inference tensors; parameters that a lazy module will fill
         return None
+
+
+def any_moved(noted: Iterable[tuple[Any, Any]]) -> bool:
+    """Whether a tensor, or one of a tuple, has another version counter than noted beside it."""
+    for out, version in noted:
+        if version is not None:
+            try:  # asked here for most: the calls of `_versions` take twice as long as all the rest
+                now = out._version if type(out) is Tensor else _versions(out)
+            except RuntimeError:  # it counts nothing any more
+                return True
+            if now != version:
+                return True
+    return False
+
+
+def _versions(out: Any) -> Any:
+    return tuple(map(version_of, cast("tuple[Tensor, ...]", out))) if type(out) is tuple else version_of(out)
 
 
 def gradient_edge_of(tensor: Tensor) -> GradientEdge | None:
