@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torchlens._capture.call_site import CallSites
 from torchlens._capture.choosing import Chooser
 from torchlens._capture.control_flow import as_without_capture
 from torchlens._capture.halting import AfterHalt, Halt
-from torchlens._capture.kinds import INERT, ORDINARY, PLAIN, SIDED, Special, classify
+from torchlens._capture.kinds import ATTRIBUTE, INERT, ORDINARY, PLAIN, SIDED, Special, classify
 from torchlens._capture.modules import ModuleCalls
 from torchlens._capture.python_calls import Entry, PythonCalls
 from torchlens._capture.recording import Recording
@@ -27,7 +27,6 @@ from torchlens._keys.sides import side_of_tensor
 from torchlens._records import Side
 from torchlens._values.plain import SCALARS
 
-_MethodWrapper: Final = cast("type[object]", type(vars(torch._C.TensorBase)["shape"].__get__))
 _HANDLE_CODE: Final = handle_torch_function.__code__
 _NO_KWARGS: Final[dict[str, Any]] = {}
 
@@ -79,13 +78,13 @@ class FunctionMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if type(func) is _MethodWrapper:
-            return self._attribute(func, args, sys._getframe(1))
         kind = self._kinds.get(func)
         if kind is None:
             kind = self._kinds[func] = classify(func)
         if kind is INERT:
             return func(*args, **kwargs) if kwargs else func(*args)
+        if kind is ATTRIBUTE:
+            return self._attribute(func, args, sys._getframe(1))
         calls = self._calls
         if calls.quiet:
             return self._inside(func, types, args, kwargs or _NO_KWARGS, sys._getframe(1))

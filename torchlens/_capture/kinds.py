@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import FunctionType
+from types import FunctionType, MethodWrapperType
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -25,6 +25,8 @@ SIDED: Final = "sided"
 """Plain, but with a non-tensor argument the call does not tell `x + 1` from `1 + x`."""
 INERT: Final = "inert"
 """Tells about a tensor and gives none: called at once and not recorded."""
+ATTRIBUTE: Final = "attribute"
+"""Reads or sets an attribute of a tensor: an op where it gives a tensor, or sets `data`."""
 
 _INERT_NAMES = frozenset(
     "size dim ndimension stride numel nelement storage_offset element_size is_contiguous is_floating_point "
@@ -34,6 +36,10 @@ _INERT_NAMES = frozenset(
     "retain_grad register_hook register_post_accumulate_grad_hook sparse_dim dense_dim _nnz "
     "dim_order _set_grad_enabled qscheme q_scale q_zero_point q_per_channel_axis "
     "get_default_dtype __sizeof__".split()
+)
+_INERT_ATTRIBUTES = frozenset(
+    "shape dtype device layout ndim itemsize nbytes requires_grad is_leaf is_cuda is_cpu is_meta is_nested "
+    "is_quantized is_sparse".split()
 )
 _READ_NAMES = frozenset(
     "item tolist numpy __array__ __bool__ __int__ __float__ __complex__ __index__ __nonzero__ __long__ "
@@ -86,7 +92,14 @@ ORDINARY: Final = Special("")
 
 
 def classify(func: Callable[..., Any]) -> str | Special:
-    """`PLAIN`, `INERT` or a `Special` for a torch function."""
+    """`PLAIN`, `SIDED`, `INERT`, `ATTRIBUTE` or a `Special` for a torch function.
+
+    Torch makes a new wrapper for each read of an attribute; those of one attribute are equal.
+    """
+    if type(func) is MethodWrapperType:
+        wrapper: Any = func
+        is_inert = wrapper.__name__ == "__get__" and wrapper.__self__.__name__ in _INERT_ATTRIBUTES
+        return INERT if is_inert else ATTRIBUTE
     if type(func) is FunctionType and not torch_wrote(func):
         return Special(func.__name__, patched=True)  # not remembered: it would be kept alive
     return _classify(func)
