@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import is_lazy
+from torch.nn.parameter import Parameter, is_lazy
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchlens._capture.boundaries import Transforms
@@ -23,11 +23,12 @@ from torchlens._capture.modules import ModuleCalls
 from torchlens._capture.python_calls import Entry, PythonCalls
 from torchlens._capture.recording import Recording
 from torchlens._capture.tensors import Tensors
-from torchlens._keys.sides import side_of_tensor
+from torchlens._keys.sides import is_fixed_side, side_of_tensor
 from torchlens._records import Side
 from torchlens._values.plain import SCALARS
 
 _HANDLE_CODE: Final = handle_torch_function.__code__
+_TENSORS: Final = frozenset((Tensor, Parameter))
 _NO_KWARGS: Final[dict[str, Any]] = {}
 
 _push = torch._C._push_on_torch_function_stack
@@ -71,6 +72,8 @@ class FunctionMode(TorchFunctionMode):
         self._whole = tensors.holding.whole
         self._kinds: dict[Any, str | Special] = {}
         self._attributes: dict[Any, Any] = {}
+        self._sides: dict[int, Side] = {}
+        """By site, where the tensor stands in its operator, if the code alone tells."""
         self._python_calls = PythonCalls()
         self._entered: list[Entry | None] = [None]
         sites.handler_code = type(self)._enter.__code__
@@ -105,8 +108,10 @@ class FunctionMode(TorchFunctionMode):
                 recorded = self._tensors.plain_args(args, frame)
                 break
         side: Side = None
-        if kind is SIDED and len(args) == 2 and type(args[1]) is not Tensor:
-            side = self._side(args[1], frame)
+        if kind is SIDED and len(args) == 2 and type(args[1]) not in _TENSORS:
+            # remembered where it follows from the code alone: asking takes 1 us
+            known_side = site in self._sides and type(args[1]) in SCALARS
+            side = self._sides[site] if known_side else self._side(args[1], frame, site)
         # interned inline: a call to do it would cost as much as the lookup
         key = (_grad_enabled(), _inference_mode(), _any_autocast())
         context = self._context_index.get(key)
@@ -234,8 +239,13 @@ class FunctionMode(TorchFunctionMode):
         kind = classify(func)
         return kind if isinstance(kind, Special) else ORDINARY
 
-    def _side(self, other: Any, frame: FrameType) -> Side:
-        return None if isinstance(other, Tensor) else side_of_tensor(frame, _is_tensor)
+    def _side(self, other: Any, frame: FrameType, site: int) -> Side:
+        if isinstance(other, Tensor):
+            return None
+        side = side_of_tensor(frame, _is_tensor)
+        if site and type(other) in SCALARS and is_fixed_side(frame):
+            self._sides[site] = side
+        return side
 
     def _inside(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType

@@ -52,12 +52,21 @@ def side_of_tensor(frame: FrameType, is_tensor: Callable[[object], bool]) -> Sid
     None if the instruction is no binary operator: a call by name tells by itself. `is_tensor` must not run
     code of the object it is given (`issubclass(type(value), Tensor)`).
     """
-    plans = _plans(frame.f_code)
-    offset = frame.f_lasti
+    plan = _plan_at(frame.f_code, frame.f_lasti)
+    return _ask(frame, plan.candidates, is_tensor) if plan.candidates else plan.answer
+
+
+def is_fixed_side(frame: FrameType) -> bool:
+    """Whether `side_of_tensor` says the same each time that `frame` executes this instruction."""
+    return not _plan_at(frame.f_code, frame.f_lasti).candidates
+
+
+def _plan_at(code: CodeType, offset: int) -> _Plan:
+    plans = _plans(code)
     plan = plans.get(offset)
     if plan is None:
-        plan = plans[offset] = _plan(frame.f_code, offset)
-    return _ask(frame, plan.candidates, is_tensor) if plan.candidates else plan.answer
+        plan = plans[offset] = _plan(code, offset)
+    return plan
 
 
 def _plan(code: CodeType, offset: int) -> _Plan:
