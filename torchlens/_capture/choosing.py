@@ -134,7 +134,8 @@ class Chooser:
         if kind in ("call", "boundary"):
             module = self.scopes.module_index(call)
             if site:
-                place = self._keys.place(site, func, args, side, kind)
+                place = self._keys.known.get((site, id(func), side))
+                place = place or self._keys.place(site, func, args, side, kind)
                 func_name, within = place.func_name, place.number
             else:
                 written = Written(kind, func, site, args, side)

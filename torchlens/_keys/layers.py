@@ -31,6 +31,8 @@ class CallKeys:
         self._chains = chains
         self._speller = speller
         self._is_tensor = is_tensor
+        self.known: dict[tuple[int, int, Side], Place] = {}
+        """By site, id of the function and side, what calls are where these three tell it: nearly all."""
         self._places: dict[object, Place] = {}
         self._numbers: dict[tuple[int, str], int] = {}
         self._positions: Counter[int] = Counter()
@@ -48,6 +50,8 @@ class CallKeys:
             place = self._chains.key(site)
             number = self._numbers.setdefault((place, func_name), len(self._numbers))
             found = self._places[sketch] = Place(number, func_name, type_of(func_name))
+        if side is not None or not self._speller.is_sided(func):  # a side is told where no tensor is on it
+            self.known[site, id(func), side] = found
         return found
 
     def position(self, call: Written, module_call: int) -> Hashable:

@@ -96,10 +96,14 @@ class Speller:
 
     def sketch(self, func: Any, args: tuple[Any, ...], side: Side) -> object:
         """What the spelling depends on besides the place; equal for calls spelled the same there."""
+        return (id(func), side, self._second(args)) if self.is_sided(func) else id(func)
+
+    def is_sided(self, func: Any) -> bool:
+        """Whether the spelling depends on which of its arguments were tensors."""
         sided = self._sided.get(id(func))
         if sided is None:
             sided = self._sided[id(func)] = self.name(func) in SIDED
-        return (id(func), side, self._second(args)) if sided else id(func)
+        return sided
 
     def spelling(self, call: Written) -> Spelling:
         """The call's `func_name`, and whether it could be told."""

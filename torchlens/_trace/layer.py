@@ -41,7 +41,7 @@ class Layer(View):
     @property
     def layer_label(self) -> str:
         """Type and number, `relu_1`."""
-        return self._entry.label
+        return self._reader.layering.layers[self.index].label
 
     @property
     def type(self) -> str:

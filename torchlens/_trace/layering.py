@@ -37,14 +37,15 @@ class Layering:
 def group_ops(record: Record, numbers: OpNumbers, chains: Chains, speller: Speller) -> Layering:
     """Group the ops of a record and number layers and passes in capture order."""
     keys = _Keys(record, chains, speller)
-    calls, modules = record.rows.call, [call.module for call in record.module_calls]
+    rows, modules, known = record.rows, [call.module for call in record.module_calls], keys.calls.known
+    calls, sites, funcs, sides = rows.call, rows.site, rows.func, rows.side
     found = LayerNumbers()
     layer_at = found.of.get
     result = Layering([], [], [])
     layers, layer_of, pass_of = result.layers, result.layer_of, result.pass_of
     for op, (row, slot) in enumerate(zip(numbers.rows, numbers.slots)):
         module = modules[calls[row]]
-        place = keys.place(row)
+        place = known.get((sites[row], id(funcs[row]), sides[row])) or keys.place(row)
         key = (module, place.number, slot) if place is not None else keys.apart(row, slot)
         layer = layer_at(key)
         if layer is None:
@@ -66,7 +67,7 @@ class _Keys:
     def __init__(self, record: Record, chains: Chains, speller: Speller) -> None:
         self._rows = record.rows
         self._speller = speller
-        self._calls = CallKeys(chains, speller, is_tensor)
+        self.calls = CallKeys(chains, speller, is_tensor)
         self._position_keys: dict[int, Hashable] = {}
         self._buffer_keys = _buffer_keys(record, chains.key)
         self._modules = [call.module for call in record.module_calls]
@@ -77,7 +78,7 @@ class _Keys:
         site, kind = rows.site[row], rows.kind[row]
         if not site or kind == "buffer":
             return None
-        return self._calls.place(site, rows.func[row], rows.args[row], rows.side[row], kind)
+        return self.calls.place(site, rows.func[row], rows.args[row], rows.side[row], kind)
 
     def names(self, row: int) -> tuple[str, str]:
         """`func_name` and type of an op that is not grouped by place."""
@@ -95,7 +96,7 @@ class _Keys:
             call = self._rows.call[row]
             known = self._position_keys.get(row)
             if known is None:
-                known = self._calls.position(Written.of(self._rows, row), call)
+                known = self.calls.position(Written.of(self._rows, row), call)
                 self._position_keys[row] = known
             return self._modules[call], known, slot
         return kind, row
