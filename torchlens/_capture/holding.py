@@ -19,6 +19,7 @@ from torchlens._capture.placing import Copy, Placing
 from torchlens._records import Side
 from torchlens._values.geometry import Looks, storage_key
 from torchlens._values.ghost import Ghost, Recorded, StorageKey
+from torchlens._values.plain import SCALARS
 from torchlens._values.storage_index import Index, StorageIndex
 from torchlens._values.unseen import unseen
 from torchlens._values.versions import any_moved, version_of
@@ -125,7 +126,9 @@ class AllHeld(StorageIndex):
 
     def args(self, args: tuple[Any, ...], frame: Any, meet: Meet) -> tuple[Any, ...]:
         known = self.known
-        return tuple([arg if id(arg) in known else meet(arg, frame) for arg in args])
+        return tuple(
+            [arg if id(arg) in known or type(arg) in SCALARS else meet(arg, frame) for arg in args]
+        )
 
     def append(self, head: tuple[Any, ...], out: Any, duration: int = 0, side: Side = None) -> int:
         row = len(self.rows)
@@ -215,6 +218,8 @@ class GhostsHeld:
             [
                 entry[1]
                 if (entry := get(id(arg))) is not None and (entry[0] is None or entry[0]() is arg)
+                else arg
+                if type(arg) in SCALARS
                 else meet(arg, frame)
                 for arg in args
             ]

@@ -66,7 +66,7 @@ class Recording:
         targets = special.writes(args, kwargs) if special.writes else []
         if kwargs.get("out") is not None:
             targets = out_targets(kwargs["out"])
-        if any(is_wrapper(target.tensor) for target in targets):
+        if targets and any(is_wrapper(target.tensor) for target in targets):
             with unseen():
                 targets = with_inner(targets)
         writes = self._before_writes(targets) if targets else []

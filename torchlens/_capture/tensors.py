@@ -280,7 +280,7 @@ class Tensors:
 
     def _plain(self, value: Any, frame: FrameType) -> Any:
         kind = cast("type[Any]", type(value))
-        if kind in SCALARS or (kind is tuple and SCALARS.issuperset(map(type, value))):
+        if kind is tuple and SCALARS.issuperset(map(type, value)):
             return value
         return plain(value, lambda tensor: self.meet(tensor, frame))
 
