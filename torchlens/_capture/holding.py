@@ -126,9 +126,7 @@ class AllHeld(StorageIndex):
 
     def args(self, args: tuple[Any, ...], frame: Any, meet: Meet) -> tuple[Any, ...]:
         known = self.known
-        return tuple(
-            [arg if id(arg) in known or type(arg) in SCALARS else meet(arg, frame) for arg in args]
-        )
+        return tuple([arg if id(arg) in known or type(arg) in SCALARS else meet(arg, frame) for arg in args])
 
     def append(self, head: tuple[Any, ...], out: Any, duration: int = 0, side: Side = None) -> int:
         row = len(self.rows)
