@@ -124,17 +124,23 @@ class Structure:
 def addresses_of(module_places: Sequence[Sequence[tuple[int | None, str]]]) -> list[list[str]]:
     """All addresses of each module, the first one first. A module inside itself is not followed."""
     found: list[list[str]] = [[] for _ in module_places]
-
-    def spell(index: int, within: tuple[int, ...]) -> list[str]:
-        if not found[index] and index not in within:
-            for parent, name in module_places[index]:
-                prefixes = [""] if parent is None else spell(parent, (*within, index))
-                found[index] += [join(prefix, name) for prefix in prefixes]
-        return found[index]
-
     for index in range(len(found)):
-        spell(index, ())
+        _spell(index, module_places, found, ())
     return found
+
+
+def _spell(
+    index: int,
+    module_places: Sequence[Sequence[tuple[int | None, str]]],
+    found: list[list[str]],
+    within: tuple[int, ...],
+) -> list[str]:
+    """Fill in the addresses of a module; `within` are the modules inside which it is being spelled."""
+    if not found[index] and index not in within:
+        for parent, name in module_places[index]:
+            prefixes = [""] if parent is None else _spell(parent, module_places, found, (*within, index))
+            found[index] += [join(prefix, name) for prefix in prefixes]
+    return found[index]
 
 
 def join(prefix: str, name: str) -> str:

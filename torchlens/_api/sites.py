@@ -75,10 +75,13 @@ def refuse_unknown(model: object, selectors: Iterable[Selector]) -> None:
 
 def refuse_missing(views: Views, selectors: Iterable[Selector]) -> None:
     """Raise for a label that no op has, and for a key that is both a label and an address."""
+    simple = [each for selector in selectors for each in selector.simple()]
+    if not any(isinstance(each, (Key, Label)) for each in simple):
+        return
     reader = views.reader
     labels = reader.layer_index.keys() | reader.op_index.keys()
     addresses = reader.module_index.keys() | reader.call_index.keys()
-    for each in (simple for selector in selectors for simple in selector.simple()):
+    for each in simple:
         if isinstance(each, Key) and each.key in labels and each.key in addresses:
             raise AmbiguousKeyError(
                 f"{each.key!r} is a label and an address; write tl.label({each.key!r}) for the one, "
