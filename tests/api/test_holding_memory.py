@@ -80,7 +80,7 @@ def test_peak_memory_is_the_plain_forwards_plus_what_is_kept() -> None:
 def test_values_on_disk_take_no_memory_of_tensors(tmp_path: Any) -> None:
     plain = peak_of(lambda: DEEP(X))
     trace = tl.trace(DEEP, X, storage=tl.to_disk(tmp_path / "run"))
-    assert trace.memory.kept_bytes == 0
+    assert trace.memory.kept_bytes == ONE  # what the model returned
     assert peak_of(lambda: tl.trace(DEEP, X, storage=tl.to_disk(tmp_path / "other"))) <= plain + ONE
 
 

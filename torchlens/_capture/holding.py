@@ -279,6 +279,10 @@ class GhostsHeld:
 
     def repeat(self, head: tuple[Any, ...], held: Recorded, tensor: Tensor) -> int:
         row = len(self.rows)
+        if self._placing.can_lose and isinstance(held, Ghost):  # what the model gave is never lost
+            held = Ghost(held.look, row, storage_key(tensor))
+            held.kept = tensor
+            self._kept.setdefault(held.key, []).append((row, tensor))
         self.rows.append((*head, held, version_of(tensor), 0, None))
         self.place(row, 0, tensor)
         if self._chooser is not None:

@@ -16,6 +16,9 @@ from torchlens.options import CaptureOptions
 class Placing(Protocol):
     """Decides what a kept value is held as."""
 
+    can_lose: bool
+    """Whether a value that was put may turn out to be lost, as on a full disk."""
+
     def put(self, tensor: Tensor, row: int, slot: int, last_row: int) -> Tensor | Stored:
         """What to hold for a tensor that a row gave, as it is now, `last_row` being the last row there is."""
         ...
@@ -39,6 +42,8 @@ class Placing(Protocol):
 
 class InMemory:
     """Has nothing to open, to close, or to remember of a storage."""
+
+    can_lose = False
 
     def open(self) -> None: ...
     def close(self) -> None: ...

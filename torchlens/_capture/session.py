@@ -305,12 +305,13 @@ class Session:
 
     def _note_output(self, output: Any) -> None:
         with torch._C.DisableTorchFunction():  # hooks run with the mode on
-            recorded = self.plain(output)
-            for held, tensor in zip(recorded_in(recorded), tensors_in(output)):
-                head = ("output", "output", 0, 0, 0, (held,), None)
-                self._output_rows.append(self._holding.repeat(head, held, tensor))
-        if not self._block:
-            self._output = recorded
+            given = zip(recorded_in(self.plain(output)), tensors_in(output))
+            heads = ((("output", "output", 0, 0, 0, (held,), None), held, tensor) for held, tensor in given)
+            rows = [self._holding.repeat(*each) for each in heads]
+            self._output_rows += rows
+            if not self._block:
+                held = iter(rows)
+                self._output = plain(output, lambda tensor: self._rows[next(held)][7])
 
     def _record(self, error: BaseException | None) -> Record:
         status: Status = "complete" if error is None else "failed"

@@ -35,6 +35,8 @@ Describe = Callable[[int, int], Mapping[str, str | int | None]]
 class ToFiles:
     """Writes kept values to a new directory."""
 
+    can_lose = True
+
     def __init__(self, destination: Destination, describe: Describe) -> None:
         self._destination = destination
         self._describe = describe
