@@ -37,6 +37,24 @@ FACTS = {
         r"^back from the last step: tanh_1:6 <- add_1:6 <- linear_2:6 <- tanh_1:5 <-",
         r"^gradient of the last state by the first: norm 0\.\d*[1-9]",
     ],
+    "auxiliary_loss": [
+        r"^   0  1\.\d+  1\.\d+  1\.\d+$",
+        r"^  60  0\.0\d+  0\.[0-2]\d+  0\.[01]\d+$",
+        r"^right after 60 steps: (9\d|100)%$",
+        r"^step   0, losses at the 5 passes of tanh_1: 0\.[1-9]",
+        r"^step 150, losses at the 5 passes of tanh_1: 0\.0\d\d(, 0\.0\d\d){4}$",
+    ],
+    "probe": [
+        r"^probe at norm    : [45]\d% right, features \(200, 4\)$",
+        r"^probe at blocks\.0: [89]\d% right, features \(200, 32\)$",
+        r"^a trace that ended after blocks\.2:1 gives the same: True$",
+        r"^backbone unchanged: True; parameters with a gradient: 0$",
+    ],
+    "distillation": [
+        r"^step   0  distance at 0: \d\.\d+, at 2: 0\.[3-9]\d+, of outputs: 0\.[2-9]\d+$",
+        r"^step 150  distance at 0: 0\.[01]\d+, at 2: 0\.[01]\d+, of outputs: 0\.0\d+$",
+        r"^teacher has gradients: False$",
+    ],
 }
 
 
