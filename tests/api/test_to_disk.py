@@ -35,6 +35,8 @@ def test_values_come_back_as_they_were(name: str, tmp_path: Path) -> None:
     full, found = traces
     assert_same_facts(found, full)
     for one, other in zip(found.ops, full.ops, strict=True):
+        if other.operation in ("empty", "empty_like"):  # whatever was in that memory
+            continue
         try:
             expected = other.out
         except OverwrittenError:
@@ -51,7 +53,7 @@ def test_labels_name_the_values(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.BatchNorm1d(3)).train()
     trace = tl.trace(model, torch.ones(2, 3), save=tl.func("tanh"), storage=tl.to_disk(tmp_path / "run"))
     stored = tl.load_values(tmp_path / "run")
-    assert list(stored) == ["tanh_1:1", "batch_norm_1:1"]  # and what the model returned
+    assert list(stored) == ["tanh_1:1"]  # what the model returned stays in memory
     assert stored.about("tanh_1:1") == {"label": "tanh_1:1", "func_name": "tanh", "name": None, "module": "1"}
     assert torch.equal(stored["tanh_1:1"], trace["tanh_1"].out)
 

@@ -21,6 +21,7 @@ from torchlens._capture.origins import find_name
 from torchlens._capture.returns import ReturnWatch
 from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, out_targets
+from torchlens._keys.lookups import variables
 from torchlens._values.geometry import region_of, storage_key
 from torchlens._values.ledger import MetadataWrite, Write
 from torchlens._values.plain import tensors_in
@@ -183,7 +184,7 @@ def _arguments(frame: FrameType) -> list[Any]:
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)  # *args, **kwargs
-    values = frame.f_locals
+    values = variables(frame)
     return [values[name] for name in code.co_varnames[:count] if name in values]
 
 

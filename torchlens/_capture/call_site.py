@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import CodeType, FrameType
 
+from torchlens._keys.lookups import variables
 from torchlens._records import BoundaryPlace, EnteredPlace, FramePlace, HookedPlace, Place
 
 _UNSET = object()
@@ -246,6 +247,7 @@ def _is_recursive(frame: FrameType, start: FrameType | None) -> bool:
 
 def _same_free_variables(one: FrameType, other: FrameType) -> bool:
     names = one.f_code.co_freevars
-    return not names or all(
-        one.f_locals.get(name, _UNSET) is other.f_locals.get(name, _UNSET) for name in names
-    )
+    if not names:
+        return True
+    found, wanted = variables(one), variables(other)
+    return all(found.get(name, _UNSET) is wanted.get(name, _UNSET) for name in names)

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from torch import Tensor, nn
 
 from torchlens._capture.python_calls import torch_wrote
+from torchlens._keys.lookups import variables
 from torchlens._values.plain import tensors_in
 
 _DEPTH: Final = 4
@@ -48,9 +49,9 @@ def roots_of_user_frames(frame: FrameType | None, last: FrameType | None) -> Ite
     while frame is not None:
         code = frame.f_code
         if not _is_torchs(frame):
-            variables = frame.f_locals
-            yield from ((name, variables[name]) for name in code.co_freevars if name in variables)
-            own = variables.get(code.co_varnames[0]) if code.co_varnames else None
+            held = variables(frame)
+            yield from ((name, held[name]) for name in code.co_freevars if name in held)
+            own = held.get(code.co_varnames[0]) if code.co_varnames else None
             if issubclass(type(own), nn.Module):
                 yield code.co_varnames[0], own
             names = code.co_names

@@ -334,6 +334,7 @@ class FunctionMode(TorchFunctionMode):
     def _set_data(self, wrapper: Any, args: tuple[Any, ...], frame: FrameType) -> None:
         where = self._sites.locate(frame)
         recorded = self._tensors.plain_args(args, frame)
+        self._tensors.holding.note_writes(args[:1])
         ledger = self._tensors.ledger
         change = ledger.before_metadata(args[0])
         try:

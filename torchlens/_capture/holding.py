@@ -22,7 +22,7 @@ from torchlens._values.ghost import Ghost, Recorded, StorageKey
 from torchlens._values.plain import SCALARS
 from torchlens._values.storage_index import Index, StorageIndex
 from torchlens._values.unseen import unseen
-from torchlens._values.versions import any_moved, version_of
+from torchlens._values.versions import any_moved, gradient_edge_of, version_of
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Meet: TypeAlias = Callable[[Any, Any], Any]
@@ -257,15 +257,20 @@ class GhostsHeld:
         ghost.kept = kept = self._placing.put(tensor, row, slot, len(self.rows) - 1)
         if isinstance(kept, Tensor):  # what a write overwrites of it is saved from now on
             self._kept.setdefault(ghost.key, []).append((row, kept))
-            if self._keep_connected and kept.requires_grad:
+            if self._keep_connected:
                 self._connected.setdefault(ghost.key, []).append(ghost)
 
     def _connect(self, key: StorageKey) -> None:
-        """Copy the kept values on a storage that is about to be written, each with its place in the graph."""
+        """Copy the kept values on a storage that is about to change, each with its place in the graph."""
         for ghost in self._connected.pop(key, ()):
-            if isinstance(ghost.kept, Tensor):
+            tensor = ghost.kept
+            if isinstance(tensor, Tensor) and tensor.requires_grad:
                 with unseen(), torch.enable_grad():
-                    ghost.kept = Copy(ghost.kept.clone(), len(self.rows) - 1)
+                    edge = gradient_edge_of(tensor)
+                    ghost.kept = Copy(tensor.clone(), len(self.rows) - 1, edge)
+                self._kept[key] = [pair for pair in self._kept.get(key, ()) if pair[1] is not tensor]
+        if not self._kept.get(key, True):  # the copies are enough: nothing need be saved of it
+            del self._kept[key]
 
     def drop(self, row: int, slot: int) -> None:
         ghost = self._ghost(row, slot)

@@ -12,6 +12,8 @@ from typing import Any, Final, cast
 
 from torch import Tensor, nn
 
+from torchlens._keys.lookups import variables
+
 _DEPTH: Final = 4
 _MAX_VISITED: Final = 20_000
 _MOST_PARTS: Final = 1_000
@@ -47,11 +49,11 @@ def frame_roots(frame: FrameType | None, last: FrameType | None) -> Iterator[tup
     Locals and closures, then globals, then what the classes of the locals have under the names used.
     """
     while frame is not None:
-        local = frame.f_locals
+        local = variables(frame)
         yield from local.items()
         names = frame.f_code.co_names
         yield from ((name, frame.f_globals[name]) for name in names if name in frame.f_globals)
-        for holder, value in list(local.items()):
+        for holder, value in local.items():
             yield from _class_parts(holder, value, names)
         if frame is last:
             return

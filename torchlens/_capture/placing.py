@@ -6,10 +6,12 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from torchlens._values.geometry import flat_span, region_of
 from torchlens._values.ghost import Stored
 from torchlens._values.unseen import unseen
+from torchlens._values.versions import gradient_edge_of
 from torchlens.options import CaptureOptions
 
 
@@ -79,23 +81,29 @@ class Copies(InMemory):
             return self._there.put(tensor, row, slot, last_row)
         with unseen():
             source = tensor if self._connected else tensor.detach()
-            return Copy(_copied(source, self._device or tensor.device), last_row)
+            edge = gradient_edge_of(tensor) if self._connected else None
+            return Copy(_copied(source, self._device or tensor.device), last_row, edge)
 
 
 class Copy:
     """A copied value."""
 
-    __slots__ = ("_tensor", "row")
+    __slots__ = ("_edge", "_tensor", "row")
 
-    def __init__(self, tensor: Tensor, row: int) -> None:
+    def __init__(self, tensor: Tensor, row: int, edge: GradientEdge | None = None) -> None:
         self._tensor = tensor
         self.row = row
+        self._edge = edge
+        """Where the value itself is in the autograd graph; None for a copy that is no part of it."""
 
     def read(self, what: str) -> Tensor:
         return self._tensor
 
     def in_memory(self) -> Tensor:
         return self._tensor
+
+    def gradient_edge(self) -> GradientEdge | None:
+        return self._edge
 
 
 def placing_of(options: CaptureOptions) -> Placing | None:

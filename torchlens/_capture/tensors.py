@@ -168,7 +168,7 @@ class Tensors:
 
         Nothing is paid for this until something is written.
         """
-        self.holding.note_writes([target.tensor for target in targets if not target.metadata])
+        self.holding.note_writes([target.tensor for target in targets])
         for target in targets:
             for slot in [] if target.metadata else self._state.slots_on(storage_key(target.tensor)):
                 if not slot.rows:

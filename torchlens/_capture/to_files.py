@@ -119,3 +119,6 @@ class WrittenValue:
 
     def in_memory(self) -> None:
         """It takes none."""
+
+    def gradient_edge(self) -> None:
+        """It is no part of the graph."""

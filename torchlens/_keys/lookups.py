@@ -29,6 +29,16 @@ def read(frame: FrameType, name: Name) -> object:
     return value
 
 
+def variables(frame: FrameType) -> dict[str, object]:
+    """A copy of a frame's variables, which the frame itself does not keep."""
+    names = frame.f_locals
+    found = dict(names)
+    optimized = frame.f_code.co_flags & _OPTIMIZED
+    if sys.version_info < (3, 13) and optimized and sys.getrefcount(names) <= _UNSHARED:
+        names.clear()  # what the user drops would live in it until the frame ends
+    return found
+
+
 def _variable(frame: FrameType, name: Name) -> object:
     if name.scope == "local":
         return _local(frame, name.name)

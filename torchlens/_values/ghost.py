@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from torchlens._values.region import Region
 
@@ -32,6 +33,10 @@ class Stored(Protocol):
 
     def in_memory(self) -> Tensor | None:
         """The same, if it takes memory."""
+        ...
+
+    def gradient_edge(self) -> GradientEdge | None:
+        """Where the op's own value is in the autograd graph; None where that was not kept."""
         ...
 
 

@@ -131,9 +131,20 @@ class ValueStore:
     def gradient_edge(self, tensor: Recorded, row: int, *, what: str) -> GradientEdge | None:
         """Where the value that a row gave enters the autograd graph; None if it needs no gradient."""
         if isinstance(tensor, Ghost):
-            if not isinstance(tensor.kept, Tensor):
-                return gradient_edge_of(self.read(tensor, row, after=True, what=what))
-            tensor = tensor.kept
+            kept = tensor.kept
+            if not tensor.requires_grad and not isinstance(kept, Tensor):
+                return None
+            if kept is None:
+                raise NotSavedError(self._not_kept(what))
+            if not isinstance(kept, Tensor):
+                edge = kept.gradient_edge()
+                if edge is None:
+                    raise NotSavedError(
+                        f"the place of {what} in the autograd graph was not kept, only a copy of its value; "
+                        "ask for CaptureOptions(backward_ready=True), or for no copies"
+                    )
+                return edge
+            tensor = kept
         recorded, edge = self._recorded_edge(tensor, row)
         if recorded:
             return edge
