@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -328,19 +327,18 @@ def test_without_backward_ready_an_overwritten_value_is_a_detached_copy(save: li
         assert torch.equal(trace["mul_1"].out, entered * 0.5)
 
 
-OF_CUSTOM_FUNCTIONS = {
-    "a copy": (nn.Identity(), CaptureOptions(backward_ready=True, copy=True)),
-    "overwritten later": (nn.ReLU(inplace=True), READY),
-}
-
-
-@pytest.mark.xfail(reason="its graph begins after the call that made the tensor")
-@pytest.mark.parametrize("name", OF_CUSTOM_FUNCTIONS)
-def test_what_a_custom_function_gave_stays_connected(name: str) -> None:
-    after, options = OF_CUSTOM_FUNCTIONS[name]
-    model = nn.Sequential(nn.Linear(4, 4), Custom(), after)
-    trace = tl.trace(model, torch.randn(2, 4), save="mul_1", capture=options)
+def test_what_a_custom_function_gave_stays_connected_when_it_is_overwritten_later() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), Custom(), nn.ReLU(inplace=True))
+    trace = tl.trace(model, torch.randn(2, 4), save="mul_1", capture=READY)
     assert trace["mul_1"].out.requires_grad
+
+
+def test_a_copy_of_what_a_custom_function_gave_is_connected_by_its_module_only() -> None:
+    """Its graph begins when `apply` returns, after the op inside."""
+    model = nn.Sequential(nn.Linear(4, 4), Custom())
+    options = CaptureOptions(backward_ready=True, copy=True)
+    assert not tl.trace(model, torch.randn(2, 4), save="mul_1", capture=options)["mul_1"].out.requires_grad
+    assert tl.trace(model, torch.randn(2, 4), save="1", capture=options)["mul_1"].out.requires_grad
 
 
 METADATA = {
@@ -350,7 +348,6 @@ METADATA = {
 }
 
 
-@pytest.mark.xfail(reason="what stood there is an alias that no graph knows, or a copy of the new shape")
 @pytest.mark.parametrize("name", METADATA)
 def test_a_value_whose_shape_is_changed_in_place_stays_connected(name: str) -> None:
     layer = nn.Linear(4, 4)
@@ -377,14 +374,8 @@ def test_a_pluck_ends_before_its_value_is_overwritten() -> None:
 
 OF_OVERWRITTEN = {
     "no option": None,
-    "backward_ready": pytest.param(READY, marks=pytest.mark.xfail(reason="it is the edge of the copy")),
-    "copies": pytest.param(
-        CaptureOptions(backward_ready=True, copy=True),
-        marks=pytest.mark.xfail(reason="it is the edge of the copy"),
-    ),
-    "copies without a graph": pytest.param(
-        CaptureOptions(copy=True), marks=pytest.mark.xfail(reason="there is none, as if none were needed")
-    ),
+    "backward_ready": READY,
+    "copies": CaptureOptions(backward_ready=True, copy=True),
 }
 
 
@@ -401,6 +392,13 @@ def test_the_gradient_edge_of_an_overwritten_value_is_on_the_way_to_the_output(
     entered = model.enter(given).detach().requires_grad_()
     [expected] = torch.autograd.grad(model.leave(torch.relu(entered * 0.5 - 0.1)).sum(), entered)
     assert torch.equal(slope, expected)
+
+
+def test_the_gradient_edge_of_a_detached_copy_was_not_kept() -> None:
+    trace = tl.trace(WritesTwice(), torch.randn(3, 4), capture=CaptureOptions(copy=True))
+    with pytest.raises(tl.errors.NotSavedError, match="backward_ready=True"):
+        _ = trace["linear_1"].gradient_edge
+    assert trace["input_1"].gradient_edge is None
 
 
 STEPS = ("tanh_1:1", "tanh_1:2", "tanh_1:3")
@@ -750,9 +748,6 @@ def test_a_loop_holds_the_values_of_one_step() -> None:
 SCALE = torch.full((4,), 2.0)
 
 
-@pytest.mark.xfail(
-    sys.version_info < (3, 13), reason="a frame keeps the dictionary that its locals were read from"
-)
 @pytest.mark.usefixtures("no_collector")
 def test_locals_of_the_caller_are_not_held() -> None:
     given, other = torch.randn(3, 4), torch.randn(2)
