@@ -274,7 +274,7 @@ class Record:
     inputs: Sequence[int]
     outputs: Sequence[int]
     output: Any
-    """What the traced callable returned, as plain data; None for a block."""
+    """What the traced callable returned, or the last root call of a block, as plain data."""
     is_block: bool
     root_calls: Sequence[int]
     """The module calls made outside any module."""

@@ -420,7 +420,7 @@ def test_text() -> None:
     assert as_text(plan(Small(), torch.ones(8, 4)), 80) == (
         """\
 Small · planned, 5 layers
-values     6.40 kB kept by a trace of everything
+values     6.40 kB kept by a trace of these layers
 copies     6.40 kB saved before in-place writes
 given      128 B of inputs, sources and buffers, held elsewhere too
 parameters 2.00 kB, held by the model

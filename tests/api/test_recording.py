@@ -143,7 +143,7 @@ def test_extract_ends_with_the_last_site_and_with_a_selector_at_the_end(model: L
 @pytest.mark.parametrize(
     ("sites", "error", "message"),
     [
-        ([], InputError, "sites is empty"),
+        ([], InputError, "names nothing"),
         (["cell", "sin_1"], MissingKeyError, "no layer or op is called 'sin_1'"),
         ([tl.func("sin")], NotReachedError, "never came to"),
         (["cel"], MissingKeyError, "nearest: 'cell'"),

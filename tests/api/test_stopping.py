@@ -83,7 +83,8 @@ class Swallows(nn.Module):
         try:
             return torch.relu(x) + 1
         except BaseException:
-            return torch.zeros(1)  # which raises again
+            y = torch.zeros(1)  # made, but not recorded: a `finally` may have to put something back
+        return y + 1  # which raises again
 
 
 class SwallowsAndReturns(nn.Module):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from torchlens._api.running import Given, checked, run
-from torchlens._api.sites import goal_of, refuse_missing, refuse_not_reached, refuse_unknown
+from torchlens._api.sites import goal_of, refuse_not_reached, refuse_unknown
 from torchlens._api.trace import Trace
-from torchlens._capture.choosing import Choices, Goal
+from torchlens._capture.choosing import Choices
 from torchlens._capture.session import refuse_nested
 from torchlens._records import Reached
 from torchlens._terms import AnyOf, Selector
-from torchlens._trace.selection import select
+from torchlens._trace.op import Op
 from torchlens._trace.views import Views
 from torchlens.errors import InputError
-from torchlens.selectors import Sites, selector_of
+from torchlens.selectors import Sites
 
 
 def pluck(
@@ -45,42 +45,43 @@ def extract(
     """The values at several sites: by the keys that were given, and by op label for what selectors mean.
 
     With labels and addresses alone, the forward ends when the last is there; a selector may mean an op yet to
-    come, so that all runs. Otherwise as `pluck`.
+    come, so that all runs. A selector cannot ask for what is no module's output. Otherwise as `pluck`.
 
     >>> import torch, torchlens as tl
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
     >>> list(tl.extract(model, torch.zeros(1, 3), ["0", tl.func("relu")]))
     ['0', 'relu_1:1']
     """
-    listed = [sites] if isinstance(sites, (str, Selector)) else list(sites)
-    goals = {site: goal_of(site, "sites") for site in listed if isinstance(site, str)}
-    selectors = [site for site in listed if not isinstance(site, str)]
-    meant = AnyOf(tuple(selector_of(site, "sites") for site in selectors))
-    if not listed:
-        raise InputError("sites is empty; name at least one label, address or selector")
-    save = AnyOf((*(goal.selector for goal in goals.values()), meant))
-    choices = Choices(save, list(goals.values()), ends=not selectors)
+    goals = {site: goal_of(site, "sites") for site in _listed(sites)}
+    save = AnyOf(tuple(goal.selector for goal in goals.values()))
+    several = [goal for site, goal in goals.items() if not isinstance(site, str)]
+    for goal in several:
+        goal.collected = []
+    choices = Choices(save, list(goals.values()), ends=not several)
     views = _run(model, Given.of(x, input_kwargs), choices)
     refuse_not_reached(views, goals.values())
-    refuse_missing(views, [meant])
     found: dict[str, Any] = {}
-    for site in listed:
+    for site, goal in goals.items():
+        assert goal.reached is not None
         if isinstance(site, str):
-            reached = goals[site].reached
-            assert reached is not None
-            found[site] = _value(views, reached)
+            found[site] = _value(views, goal.reached)
         else:
-            found.update((op.label, op.out) for op in _met(views, site))
+            ops = sorted(_op(views, reached).index for reached in goal.collected or ())
+            found.update((op.label, op.out) for op in map(views.op, dict.fromkeys(ops)))
     return found
 
 
-def _met(views: Views, selector: Selector) -> Iterable[Any]:
-    goal = Goal(selector)
-    ops = select(views, selector)
-    if ops:
-        goal.reached = Reached(0, 0)
-    refuse_not_reached(views, [goal])
-    return ops
+def _listed(sites: object) -> list[str | Selector]:
+    listed = [sites] if isinstance(sites, (str, Selector)) else sites
+    if not isinstance(listed, (list, tuple, set, frozenset)) or not listed:
+        raise InputError(
+            f"sites={sites!r} names nothing; give a label, an address or a selector, or a list of these"
+        )
+    return cast("list[str | Selector]", list(cast("list[object]", listed)))
+
+
+def _op(views: Views, reached: Reached) -> Op:
+    return views.op(views.reader.numbers.first[reached.row] + reached.slot)
 
 
 def _run(model: Callable[..., Any], given: Given, choices: Choices) -> Views:
@@ -96,4 +97,4 @@ def _run(model: Callable[..., Any], given: Given, choices: Choices) -> Views:
 def _value(views: Views, reached: Reached) -> Any:
     if reached.call is not None:
         return views.module_call(reached.call).output
-    return views.op(views.reader.numbers.first[reached.row] + reached.slot).out
+    return _op(views, reached).out

@@ -90,6 +90,7 @@ def checked(options: object, storage: object = None) -> CaptureOptions:
             "backward_ready=True asks for values that gradients flow through, and gradients are off here; "
             "leave torch.no_grad() first"
         )
+    _check_device(options.output_device)
     if storage is not None:
         for name in ("backward_ready", "copy", "output_device"):
             if getattr(options, name):
@@ -98,6 +99,20 @@ def checked(options: object, storage: object = None) -> CaptureOptions:
                     "on the host and outside the autograd graph; leave one of them out"
                 )
     return options
+
+
+def _check_device(device: str | None) -> None:
+    """Raise for a device that values cannot be kept on."""
+    if device is None:
+        return
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).partition("\n")[0]
+        raise OptionError(
+            f"output_device={device!r} cannot hold values here ({first}); give one that this torch has, such "
+            "as 'cpu'"
+        ) from error
 
 
 @contextmanager

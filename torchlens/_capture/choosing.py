@@ -37,6 +37,9 @@ class Goal:
 
     selector: Selector
     reached: Reached | None = None
+    """The first time."""
+    collected: list[Reached] | None = None
+    """Every time, if a list is given."""
 
 
 @dataclass(slots=True)
@@ -78,6 +81,7 @@ class Chooser:
     """The choices of one capture."""
 
     def __init__(self, choices: Choices, sites: CallSites, state: ModelState, calls: RunningCalls) -> None:
+        self._hush = calls.hushed
         save = choices.saved
         self.goals = choices.goals
         self._ends = choices.ends
@@ -205,7 +209,7 @@ class Chooser:
         """What a predicate says of an op; it is asked once."""
         key = (op.row, op.output_slot, id(predicate))
         if key not in self._answers:
-            with unseen():
+            with unseen(), self._hush():
                 self._answers[key] = bool(predicate(op))
         return self._answers[key]
 
@@ -271,8 +275,12 @@ class Chooser:
         row, slot, tensor = given
         if at == 0:
             self._keeper.place(row, slot, tensor)
-        elif self.goals[at - 1].reached is None:
-            self._meet(self.goals[at - 1], Reached(row, slot, call))
+            return
+        goal = self.goals[at - 1]
+        if goal.collected is not None:
+            goal.collected.append(Reached(row, slot))
+        if goal.reached is None:
+            self._meet(goal, Reached(row, slot, call))
 
     def _meet(self, goal: Goal, reached: Reached) -> None:
         goal.reached = reached

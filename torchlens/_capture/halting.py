@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import sys
+from typing import Any
+
+from torchlens._capture.kinds import INERT
 
 
 class Halt(BaseException):
@@ -10,9 +13,15 @@ class Halt(BaseException):
 
 
 class AfterHalt(dict[Any, Any]):
-    """Stands where the kinds of torch functions were: each further torch call raises again."""
+    """Stands where the kinds of torch functions were: each further torch call raises again.
 
-    def get(self, key: Any, default: Any = None) -> NoReturn:
+    While the halt passes, `finally` blocks and context managers put back what they changed, the grad mode for
+    one: their calls are made, and not recorded.
+    """
+
+    def get(self, key: Any, default: Any = None) -> str:
+        if came_of_halt(sys.exc_info()[1]):
+            return INERT
         raise Halt
 
 

@@ -18,7 +18,7 @@ from torchlens._capture.choosing import Chooser
 from torchlens._capture.placing import Copy, Placing
 from torchlens._records import Side
 from torchlens._values.geometry import Looks, storage_key
-from torchlens._values.ghost import Ghost, Recorded, StorageKey
+from torchlens._values.ghost import Ghost, Recorded, StorageKey, Stored
 from torchlens._values.plain import SCALARS
 from torchlens._values.storage_index import Index, StorageIndex
 from torchlens._values.unseen import unseen
@@ -56,6 +56,10 @@ class Holding(Index, Protocol):
         """Append a row that gives what another gave, as it is now, and keep that."""
         ...
 
+    def drop_outputs(self) -> None:
+        """Keep what the model gave so far no longer, but for what is meant to be kept."""
+        ...
+
     def take(self, tensor: Tensor, *, lasting: bool = False) -> Recorded:
         """Know a tensor from now on without a row; a `lasting` one outlives the capture by itself."""
         ...
@@ -84,8 +88,8 @@ class Holding(Index, Protocol):
         """Know tensors that outlive the capture."""
         ...
 
-    def live_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
-        """(row, tensor) of the known tensors on this storage, as far as they live, oldest first."""
+    def known_on(self, key: StorageKey) -> Sequence[Recorded]:
+        """What rows hold for the tensors on this storage, oldest first."""
         ...
 
     def maker(self, tensor: Tensor) -> tuple[int, int] | None:
@@ -157,6 +161,9 @@ class AllHeld(StorageIndex):
     def repeat(self, head: tuple[Any, ...], held: Recorded, tensor: Tensor) -> int:
         return self.append(head, tensor)
 
+    def drop_outputs(self) -> None:
+        """The rows keep all."""
+
     def take(self, tensor: Tensor, *, lasting: bool = False) -> Tensor:
         self.known.add(id(tensor))
         return tensor
@@ -170,8 +177,8 @@ class AllHeld(StorageIndex):
     def note_lent(self, tensor: Tensor) -> None:
         """The ledger watches it."""
 
-    def live_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
-        return self.tensors_on(key)
+    def known_on(self, key: StorageKey) -> Sequence[Tensor]:
+        return [tensor for _, tensor in self.tensors_on(key)]
 
     def maker(self, tensor: Tensor) -> tuple[int, int] | None:
         for row, known in reversed(self.tensors_on(storage_key(tensor))):
@@ -179,6 +186,14 @@ class AllHeld(StorageIndex):
                 return row, slot
         return None
 
+
+_FRESH = 16 << 20
+"""Bytes of new storages after which those that are gone are looked for. What is left of one, some hundred
+bytes, lies in the memory that it had, which the heap can't give to the next tensor of that size."""
+_SHARE = 4096
+"""What a storage counts for besides its bytes."""
+_expired = cast("Callable[[StorageKey], bool]", torch.UntypedStorage._expired)
+_free_weak = cast("Callable[[StorageKey], None]", torch.UntypedStorage._free_weak_ref)
 
 _Entry: TypeAlias = "tuple[ref[Tensor] | None, Recorded]"
 """A tensor, or None where the capture holds it; and what rows hold for it."""
@@ -200,7 +215,13 @@ class GhostsHeld:
         self._looks = Looks()
         self._kept: dict[StorageKey, list[tuple[int, Tensor]]] = {}
         self._connected: dict[StorageKey, list[Ghost]] = {}
-        self._storages_needed = False
+        self._kept_anyway: list[int] = []
+        """Rows of outputs that are kept though nobody named them."""
+        self._on: dict[StorageKey, list[Ghost]] = {}
+        """The ghosts on each storage. A weak reference keeps its address from being used again."""
+        self._sizes: dict[StorageKey, int] = {}
+        self._fresh = self._alive = 0
+        """Bytes of the storages met since those that are gone were forgotten, and of those alive then."""
 
     @property
     def num_rows(self) -> int:
@@ -242,6 +263,9 @@ class GhostsHeld:
         self._met.clear()
         self._kept.clear()
         self._connected.clear()
+        for key in self._on:
+            _free_weak(key)
+        self._on.clear()
 
     def may_have_changed(self) -> bool:
         return bool(self._kept)
@@ -253,10 +277,15 @@ class GhostsHeld:
         ghost = self._ghost(row, slot)
         if ghost is None or ghost.kept is not None:
             return
-        ghost.key = storage_key(tensor)
-        ghost.kept = kept = self._placing.put(tensor, row, slot, len(self.rows) - 1)
+        self._hold(ghost, self._put(row, slot, tensor))
+
+    def _put(self, row: int, slot: int, tensor: Tensor) -> Tensor | Stored:
+        return self._placing.put(tensor, row, slot, len(self.rows) - 1)
+
+    def _hold(self, ghost: Ghost, kept: Tensor | Stored) -> None:
+        ghost.kept = kept
         if isinstance(kept, Tensor):  # what a write overwrites of it is saved from now on
-            self._kept.setdefault(ghost.key, []).append((row, kept))
+            self._kept.setdefault(ghost.key, []).append((ghost.row, kept))
             if self._keep_connected:
                 self._connected.setdefault(ghost.key, []).append(ghost)
 
@@ -275,6 +304,10 @@ class GhostsHeld:
     def drop(self, row: int, slot: int) -> None:
         ghost = self._ghost(row, slot)
         if ghost is not None:
+            kept = ghost.kept
+            self._kept[ghost.key] = [pair for pair in self._kept.get(ghost.key, ()) if pair[1] is not kept]
+            if not self._kept[ghost.key]:
+                del self._kept[ghost.key]
             ghost.forget()
 
     def _ghost(self, row: int, slot: int) -> Ghost | None:
@@ -284,15 +317,21 @@ class GhostsHeld:
 
     def repeat(self, head: tuple[Any, ...], held: Recorded, tensor: Tensor) -> int:
         row = len(self.rows)
-        if self._placing.can_lose and isinstance(held, Ghost):  # what the model gave is never lost
-            held = Ghost(held.look, row, storage_key(tensor))
-            held.kept = tensor
-            self._kept.setdefault(held.key, []).append((row, tensor))
+        if isinstance(held, Ghost):  # one of its own: it is kept whether or not the op's value is
+            held = Ghost(held.look, row, held.key, None)
         self.rows.append((*head, held, version_of(tensor), 0, None))
-        self.place(row, 0, tensor)
         if self._chooser is not None:
             self._chooser.made(row, (tensor,))
+        if isinstance(held, Ghost) and (held.kept is None or self._placing.can_lose):
+            self._hold(held, tensor if self._placing.can_lose else self._put(row, 0, tensor))
+            self._kept_anyway.append(row)
         return row
+
+    def drop_outputs(self) -> None:
+        """Keep what the model gave so far no longer, but for what is meant to be kept."""
+        for row in self._kept_anyway:
+            self.drop(row, 0)
+        self._kept_anyway.clear()
 
     def take(self, tensor: Tensor, *, lasting: bool = False) -> Recorded:
         if lasting:
@@ -311,7 +350,7 @@ class GhostsHeld:
         return self._kept.get(key, ())
 
     def described(self, tensor: Tensor) -> Ghost:
-        return Ghost(self._looks.of(tensor), len(self.rows), storage_key(tensor))
+        return Ghost(self._looks.of(tensor), len(self.rows), storage_key(tensor), None)
 
     def note_lent(self, tensor: Tensor) -> None:
         self._placing.lent(tensor)
@@ -321,15 +360,9 @@ class GhostsHeld:
             self._placing.overwritten(tensor)
             if self._keep_connected:
                 self._connect(storage_key(tensor))
-        if not self._storages_needed:  # from now on it matters which storages tensors lie on
-            self._storages_needed = True
-            for tensor, recorded in self._live():
-                if isinstance(recorded, Ghost):
-                    recorded.key = storage_key(tensor)
 
-    def live_on(self, key: StorageKey) -> Sequence[tuple[int, Tensor]]:
-        found = [(self._row_of(held), tensor) for tensor, held in self._live() if storage_key(tensor) == key]
-        return sorted(found, key=lambda pair: pair[0])
+    def known_on(self, key: StorageKey) -> Sequence[Ghost]:
+        return self._on.get(key, ())
 
     def maker(self, tensor: Tensor) -> tuple[int, int] | None:
         ghost = self.recorded(tensor)
@@ -355,9 +388,35 @@ class GhostsHeld:
                 look = self._looks.of(tensor)
         else:
             look = self._looks.of(tensor)
-        ghost = Ghost(look, row, storage_key(tensor) if self._storages_needed else 0)
+        before = entry[1] if entry is not None and entry[0] is not None and entry[0]() is tensor else None
+        ghost = Ghost(look, row, self._storage_of(tensor), cast("Ghost | None", before))
         self._met[id(tensor)] = ref(tensor), ghost
+        if ghost.key > 0:
+            self._on[ghost.key].append(ghost)
         return ghost
+
+    def _storage_of(self, tensor: Tensor) -> StorageKey:
+        """What names the tensor's storage, for as long as the storage lives."""
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, NotImplementedError, ValueError):
+            return -id(tensor)
+        key = storage._cdata
+        if key not in self._on:
+            if self._fresh > max(_FRESH, self._alive):
+                self._sweep()
+            storage._weak_ref()
+            self._on[key] = []
+            self._sizes[key] = size = storage.nbytes() + _SHARE
+            self._fresh += size
+        return key
+
+    def _sweep(self) -> None:
+        """Forget the storages that are gone."""
+        for key in [key for key in self._on if _expired(key)]:
+            _free_weak(key)
+            del self._on[key], self._sizes[key]
+        self._fresh, self._alive = 0, sum(self._sizes.values())
 
     def _live(self) -> Iterator[tuple[Tensor, Recorded]]:
         """Every known tensor that still lives."""
@@ -365,9 +424,6 @@ class GhostsHeld:
             tensor = cast("Tensor", recorded) if held is None else held()
             if tensor is not None:
                 yield tensor, recorded
-
-    def _row_of(self, recorded: Recorded) -> int:
-        return recorded.row if isinstance(recorded, Ghost) else -1
 
 
 def _outs(row: tuple[Any, ...]) -> tuple[object, ...]:

@@ -83,7 +83,7 @@ class HostData:
         self._taken = self._holding.num_storages
         self._memory.take(self._lent.values())  # parameters are in no row
         behind = self._memory.behind(tensor)
-        if behind is None or not self._holding.live_on(storage_key(behind)):
+        if behind is None or not self._holding.known_on(storage_key(behind)):
             return behind
         return moved(tensor, behind)
 

@@ -182,6 +182,7 @@ class ModelState:
 
     def structure(self) -> Structure:
         """Who holds what, as plain data."""
+        self.rescan()
         types = [type(module).__name__ for module in self.modules]
         if self._root_name is not None:
             types[0] = self._root_name
@@ -193,7 +194,6 @@ class ModelState:
             for slot in self.slots
         ]
         training = [module.training for module in self.modules]
-        self.rescan()
         params = list({id(held): held for held in self._params.values()}.values())
         numbers = {id(held): number for number, held in enumerate(params)}
         replacements = [(param, numbers[id(self._params[id(param)])]) for param in self._replacements]

@@ -186,6 +186,15 @@ class ModuleCalls:
         self._watched = module if module is not None and module._buffers else None
         self.alert = self._watched is not None or bool(self._pending or self._made_params)
 
+    @contextmanager
+    def hushed(self) -> Generator[None]:
+        """Run the body without taking notice of its module calls."""
+        before, self.quiet = self.quiet, True
+        try:
+            yield
+        finally:
+            self.quiet = before
+
     def begun(self, call: int) -> tuple[nn.Module, int] | None:
         """The module of a call and the call that it was made in; None for the space outside all calls."""
         begun = self._begun[call]

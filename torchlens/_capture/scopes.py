@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from torch import nn
@@ -17,6 +18,10 @@ class RunningCalls(Protocol):
 
     def begun(self, call: int) -> tuple[nn.Module, int] | None:
         """The module of a call, and the call that it was made in; None for call 0."""
+        ...
+
+    def hushed(self) -> AbstractContextManager[None]:
+        """Run a body without taking notice of its module calls."""
         ...
 
 

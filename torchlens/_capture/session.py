@@ -305,13 +305,14 @@ class Session:
 
     def _note_output(self, output: Any) -> None:
         with torch._C.DisableTorchFunction():  # hooks run with the mode on
+            if self._block:  # of several calls none is the trace's output
+                self._holding.drop_outputs()
             given = zip(recorded_in(self.plain(output)), tensors_in(output))
             heads = ((("output", "output", 0, 0, 0, (held,), None), held, tensor) for held, tensor in given)
             rows = [self._holding.repeat(*each) for each in heads]
             self._output_rows += rows
-            if not self._block:
-                held = iter(rows)
-                self._output = plain(output, lambda tensor: self._rows[next(held)][7])
+            held = iter(rows)
+            self._output = plain(output, lambda tensor: self._rows[next(held)][7])
 
     def _record(self, error: BaseException | None) -> Record:
         status: Status = "complete" if error is None else "failed"

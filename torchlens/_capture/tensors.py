@@ -133,8 +133,7 @@ class Tensors:
         original = self._same_storage(tensor)
         if original is None:
             return False
-        known = self.holding.recorded(original)
-        self.aliases.append((row, self.holding.take(tensor), original if known is None else known))
+        self.aliases.append((row, self.holding.take(tensor), original))
         return True
 
     def _is_new_param(self, tensor: Tensor) -> bool:
@@ -328,10 +327,10 @@ class Tensors:
             self.host.add_returned(row, [])
         return True
 
-    def _same_storage(self, tensor: Tensor) -> Tensor | None:
+    def _same_storage(self, tensor: Tensor) -> Recorded | None:
         """The last known tensor that covers the same elements, preferably with the same geometry."""
         key = storage_key(tensor)
-        candidates = [*self._state.params_on(key), *(known for _, known in self.holding.live_on(key))]
+        candidates = [*self._state.params_on(key), *self.holding.known_on(key)]
         region = region_of(tensor)
         same = [known for known in candidates if region_of(known) == region]
         around = same or [known for known in candidates if last_writers(region, [region_of(known)])[1]]

@@ -32,6 +32,10 @@ Describe = Callable[[int, int], Mapping[str, str | int | None]]
 """What to note beside the value of a (row, slot), so that it can be told without the trace."""
 
 
+_REMEMBERED = 16
+"""Storages of which it is known what was copied, the last ones: a view follows what it is of soon."""
+
+
 class ToFiles:
     """Writes kept values to a new directory."""
 
@@ -82,6 +86,10 @@ class ToFiles:
         if key <= 0 or key in self._lent or tensor.is_inference():
             return None
         version = tensor._version
+        # what is left of a storage that is gone lies in the memory that it had, and must go soon
+        gone = [other for other, (storage, _, _) in self._copies.items() if storage.expired()]
+        for other in gone or list(self._copies)[:-_REMEMBERED]:
+            del self._copies[other]
         known = self._copies.get(key)
         if known is None or known[0].expired() or known[1] != version:
             known = self._copies[key] = StorageWeakRef(tensor.untyped_storage()), version, StorageCopies()

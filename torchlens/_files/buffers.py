@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from threading import Condition
 
 import torch
@@ -36,7 +37,7 @@ class Buffers:
                 return self._free.pop()
             self._free.clear()  # their memory is part of the limit
         try:
-            return torch.empty(size, dtype=torch.uint8, device="cpu")
+            return _memory(size)
         except BaseException:
             self._came_back(size)
             raise
@@ -59,3 +60,11 @@ class Buffers:
             self._shut = True
             self._free.clear()
             self._changed.notify_all()
+
+
+def _memory(nbytes: int) -> Tensor:
+    """Bytes of their own, straight from the system.
+
+    From the heap they would lie between the model's tensors, and the heap would grow by what it cannot join.
+    """
+    return torch.frombuffer(mmap.mmap(-1, nbytes), dtype=torch.uint8)

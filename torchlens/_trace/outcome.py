@@ -35,8 +35,10 @@ def find_output(views: Views) -> Any:
             raise SeveralPassesError(
                 f"the block made {len(roots)} root calls, so it has no one output; {hint}"
             )
-        return views.module_call(roots[0]).output
-    if record.status != "complete":
+        call = views.module_call(roots[0])
+        if record.module_calls[roots[0]].end is None:
+            return call.output  # which raises
+    elif record.status != "complete":
         failure = record.failure
         why = "it was halted" if failure is None else f"it raised {failure.type_name}: {failure.message}"
         raise IncompleteError(f"the forward has no output: {why}")

@@ -153,8 +153,14 @@ class TraceReader:
 
     def maker_before(self, tensor: Recorded, row: int) -> int | None:
         """The op that last gave a tensor object before a row; None if it was only ever an argument."""
-        pairs = self.makers.get(id(tensor), ())
-        return next((op for made, op in reversed(pairs) if made < row), None)
+        held: Recorded | None = tensor
+        while held is not None:
+            pairs = self.makers.get(id(held), ())
+            found = next((op for made, op in reversed(pairs) if made < row), None)
+            if found is not None or not isinstance(held, Ghost):
+                return found
+            held = held.before  # a ghost is of one op; the tensor may have had one before
+        return None
 
     @cached_property
     def _scopes(self) -> list[frozenset[str]]:

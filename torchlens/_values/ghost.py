@@ -57,14 +57,16 @@ class Look:
 class Ghost:
     """A tensor that is not kept, or only its value."""
 
-    __slots__ = ("kept", "key", "look", "row")
+    __slots__ = ("before", "kept", "key", "look", "row")
 
-    def __init__(self, look: Look, row: int, key: StorageKey) -> None:
+    def __init__(self, look: Look, row: int, key: StorageKey, before: Ghost | None) -> None:
         self.look = look
+        self.before = before
+        """The ghost that the same tensor had before this row gave it again."""
         self.row = row
         """The row that gave it."""
         self.key = key
-        """Its storage while it lived; 0 where nobody had to know, because nothing had been written."""
+        """Its storage, while that lived."""
         self.kept: Tensor | Stored | None = None
         """The tensor itself, kept alive; or its value by itself."""
 
@@ -97,10 +99,14 @@ class Ghost:
         shape = tuple(max(size, 0) for size in self.look.shape)
         stride = self.look.region.stride
         with torch._C.DisableTorchFunction():
+            dtype = _PLAIN_DTYPES.get(self.dtype, self.dtype)
             if self.look.layout is not torch.strided or len(stride) != len(shape):
-                return torch.empty(shape, dtype=self.dtype, device="meta")
-            return torch.empty_strided(shape, stride, dtype=self.dtype, device="meta")
+                return torch.empty(shape, dtype=dtype, device="meta")
+            return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
+
+_PLAIN_DTYPES: Final = {torch.quint8: torch.uint8, torch.qint8: torch.int8, torch.qint32: torch.int32}
+"""What stands for the dtypes of quantized tensors, of which there are none without elements."""
 
 Recorded: TypeAlias = Tensor | Ghost
 """What a row holds for a tensor."""

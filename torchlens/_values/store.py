@@ -80,7 +80,7 @@ class ValueStore:
 
     def _check_unwritten(self, ghost: Ghost, put_by: int, row: int, after: bool, what: str) -> None:
         """Raise if something was written between the row after which a value was put by and the row asked."""
-        writes = self._ledger.writes.get(ghost.key, ()) if ghost.key else ()
+        writes = self._ledger.writes.get(ghost.key, ())
         asked = bisect_right(writes, row, key=_row) if after else bisect_left(writes, row, key=_row)
         first, last = sorted([bisect_right(writes, put_by, key=_row), asked])
         between = _to_undo(ghost.look.region, (writes[at] for at in range(first, last)))
@@ -218,7 +218,7 @@ class ValueStore:
                 counters[id(out)] = row + 1
             elif counters and args and id(args[0]) in counters:
                 for made in cast("tuple[Recorded, ...]", out) if type(out) is tuple else (out,):
-                    if storage_key(made) == storage_key(args[0]) != 0:
+                    if storage_key(made) == storage_key(args[0]):
                         counters[id(made)] = counters[id(args[0])]
         for out in rows.out if counters else ():
             for made in cast("tuple[Recorded, ...]", out) if type(out) is tuple else (out,):
