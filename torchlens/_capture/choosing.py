@@ -20,7 +20,7 @@ from torchlens._capture.to_files import Destination
 from torchlens._keys.chains import Chains
 from torchlens._keys.layers import CallKeys, LayerNumbers
 from torchlens._keys.names import Speller, Written, type_of
-from torchlens._records import Reached
+from torchlens._records import Reached, Side
 from torchlens._terms import EVERYTHING, NOTHING, All, Func, Key, Label, ModuleOutput, Not, Selector, Where
 from torchlens._values.store import is_tensor
 from torchlens._values.unseen import unseen
@@ -111,6 +111,10 @@ class Chooser:
         self._passes: list[int] = []
         self._decided: dict[tuple[int, int], Sequence[object]] = {}
         """By layer and scope, what each selector answers."""
+        self._around: dict[int, tuple[int, int]] = {}
+        """By module call, the index of its module and the number of its scope."""
+        self._passed_over: set[tuple[int, int, Side, tuple[int, int]]] = set()
+        """Site, id of the function, side and surroundings of calls of which no op can be meant."""
         self._names: dict[tuple[int, int], tuple[str, str | None]] = {}
         self._answers: dict[tuple[int, int, int], bool] = {}
         self._returned: dict[tuple[int, int], set[str]] = {}
@@ -131,12 +135,16 @@ class Chooser:
             for slot, tensor in enumerate(outs):
                 self._keeper.place(row, slot, tensor)
             return
+        kind, func, site, call, _, args, _, _, _, _, side = self._rows[row]
+        around = self._around.get(call)
+        if around is None:
+            around = self._around[call] = self.scopes.module_index(call), self.scopes.number(call)
+        if (site, id(func), side, around) in self._passed_over:
+            return
         if self._answers and not self._watched:
             self._answers.clear()
-        kind, func, site, call, _, args, _, _, _, _, side = self._rows[row]
         keys: Iterator[Hashable]
         if kind in ("call", "boundary"):
-            module = self.scopes.module_index(call)
             if site:
                 place = self._keys.known.get((site, id(func), side))
                 place = place or self._keys.place(site, func, args, side, kind)
@@ -145,12 +153,15 @@ class Chooser:
                 written = Written(kind, func, site, args, side)
                 func_name = self._speller.spelling(written).func_name
                 within = self._keys.position(written, call)
-            keys = ((module, within, slot) for slot in range(len(outs)))
+            keys = ((around[0], within, slot) for slot in range(len(outs)))
         else:
             func_name, keys = kind, iter([(kind, row)])
-        scope = self.scopes.number(call)
-        for slot, (tensor, key) in enumerate(zip(outs, keys)):
-            self._decide((row, slot, tensor), key, func_name, scope)
+        never = [
+            self._decide((row, slot, tensor), key, func_name, around[1])
+            for slot, (tensor, key) in enumerate(zip(outs, keys))
+        ]
+        if site and all(never) and (site, id(func), side) in self._keys.known:
+            self._passed_over.add((site, id(func), side, around))
 
     def awaits(self, call: int) -> bool:
         """Whether it matters what a module call returns."""
@@ -219,11 +230,12 @@ class Chooser:
     def module(self, call: int) -> LiveModule:
         return self.scopes.module(call)
 
-    def _decide(self, given: _Given, key: Hashable, func_name: str, scope: int) -> None:
+    def _decide(self, given: _Given, key: Hashable, func_name: str, scope: int) -> bool:
+        """Keep the value, or end the run, if it is meant. Whether no op of the layer is in this scope."""
         row, slot, _ = given
         if self._rows[row][0] == "buffer":  # labelled only when all its versions are known
             self._decide_buffer(given)
-            return
+            return False
         layer = self._layers.of.get(key)
         if layer is None:
             layer = self._layers.add(key, type_of(func_name))
@@ -235,11 +247,12 @@ class Chooser:
         if answers is None:
             answers = self._decided[layer, scope] = self._of_layer(given, layer, func_name)
         if answers is _NEVER:
-            return
+            return not self._names_needed
         for at, answer in enumerate(answers):
             if answer is _ASK:
                 answer = self._selectors[at].matches(self._op(given, func_name, self._label(layer)))
             self._act(at, answer, given)
+        return False
 
     def _decide_buffer(self, given: _Given) -> None:
         asked = any(name.startswith("buffer_") for name in self._labels)

@@ -68,6 +68,7 @@ class FunctionMode(TorchFunctionMode):
         self._calls = calls
         self._tensors = tensors
         self._transforms = transforms
+        self._holding = tensors.holding
         self._known = tensors.holding.known
         self._whole = tensors.holding.whole
         self._kinds: dict[Any, str | Special] = {}
@@ -136,7 +137,10 @@ class FunctionMode(TorchFunctionMode):
             )
         else:
             head = ("call", func, site, call, context, recorded, recorded_kwargs)
-            self._recording.append(head, out, duration, side)
+            if type(out) is Tensor:
+                self._holding.append(head, out, duration, side)
+            else:
+                self._recording.append(head, out, duration, side)
             if self._chooser is not None and self._chooser.due:
                 self.halt()
         return out

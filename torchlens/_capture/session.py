@@ -20,7 +20,8 @@ from torchlens._capture.call_site import CallSites
 from torchlens._capture.choosing import Choices, Chooser
 from torchlens._capture.compiled import COMPILER_FILE, SKIPPED, can_run_eagerly
 from torchlens._capture.function_mode import FunctionMode
-from torchlens._capture.holding import AllHeld, GhostsHeld, Holding
+from torchlens._capture.ghosts_held import GhostsHeld
+from torchlens._capture.holding import AllHeld, Holding
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
 from torchlens._capture.placing import Live, Placing, placing_of
@@ -31,7 +32,7 @@ from torchlens._capture.unseen_work import UnseenWork
 from torchlens._capture.witness import Witness
 from torchlens._capture.writes import Target
 from torchlens._records import Failure, Reached, Record, Rows, RunOptions, Status
-from torchlens._terms import EVERYTHING
+from torchlens._terms import EVERYTHING, NOTHING
 from torchlens._values.ledger import Ledger
 from torchlens._values.plain import plain, recorded_in, tensors_in
 from torchlens._values.store import ValueStore
@@ -96,7 +97,7 @@ class Session:
             tells_ends=choices.are_made,
         )
         self._chooser: Chooser | None = None
-        if choices.are_made or not self._holding.is_whole:
+        if choices.goals or (choices.saved != NOTHING and not self._holding.is_whole):
             self._chooser = Chooser(choices, self._sites, self._state, self._calls)
             self._chooser.attach(self._rows, self._holding)
             self._holding.choose_by(self._chooser)

@@ -118,12 +118,15 @@ class Looks:
 
     def of(self, tensor: Tensor) -> Look:
         """What a tensor is apart from its elements. Must not be seen by a mode or subclass."""
-        if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or tensor.is_nested:
+        if type(tensor) not in _PLAIN:
             return _look(tensor)
-        key = (
-            tensor.shape, tensor.stride(), tensor.storage_offset(),
-            tensor.dtype, tensor.device, tensor.requires_grad,
-        )  # fmt: skip
+        try:
+            key = (
+                tensor.shape, tensor.stride(), tensor.storage_offset(),
+                tensor.dtype, tensor.device, tensor.requires_grad,
+            )  # fmt: skip
+        except (RuntimeError, NotImplementedError):  # sparse and nested tensors have no strides
+            return _look(tensor)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = _look(tensor)
