@@ -129,6 +129,16 @@ def addresses_of(module_places: Sequence[Sequence[tuple[int | None, str]]]) -> l
     return found
 
 
+def around(addresses: Sequence[str]) -> frozenset[str]:
+    """Addresses and those of all that holds them: `a.b.c` lies in `a.b` and `a` too."""
+    found: set[str] = set()
+    for address in addresses:
+        while address and address not in found:
+            found.add(address)
+            address = address.rpartition(".")[0]
+    return frozenset([*found, *(address for address in addresses if not address)])
+
+
 def _spell(
     index: int,
     module_places: Sequence[Sequence[tuple[int | None, str]]],

@@ -158,6 +158,8 @@ class Label(Selector):
 
     def matches(self, op: Candidate) -> bool | None:
         label = op.label
+        if label is None and op.kind == "buffer" and not self.label.startswith("buffer_"):
+            return False
         return None if label is None else self.label in (label, label.rpartition(":")[0])
 
     def __repr__(self) -> str:
@@ -230,6 +232,8 @@ class AnyOf(Selector):
         return self.of
 
     def __repr__(self) -> str:
+        if self.of and all(isinstance(part, Key) for part in self.of):
+            return repr(list(self.of))  # as it was given
         return f"({' | '.join(map(repr, self.of))})" if self.of else "nothing"
 
 
@@ -267,6 +271,14 @@ class Key(Selector):
 
 EVERYTHING: Final = All(())
 NOTHING: Final = AnyOf(())
+
+
+def negates_module(selector: Selector, *, inside: bool = False) -> bool:
+    """Whether an op may be meant because it is no module's output."""
+    if isinstance(selector, (ModuleOutput, Key)):
+        return inside
+    inside = inside != isinstance(selector, Not)
+    return any(negates_module(part, inside=inside) for part in selector.parts())
 
 
 def _operand(other: object, operator: str) -> Selector:

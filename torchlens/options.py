@@ -98,6 +98,8 @@ class CaptureOptions:
             )
         if self.backward_ready and self.detach_saved_activations:
             yield "backward_ready", "detach_saved_activations", "the kept values are part of the graph or not"
+        if self.backward_ready and self.max_copied is not None:
+            yield "backward_ready", "max_copied", "what is written over must be copied to stay in the graph"
         if self.copy and self.max_copied is not None:
             yield (
                 "copy",

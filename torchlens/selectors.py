@@ -53,7 +53,7 @@ def module(address: str) -> Selector:
 
 
 def in_module(address: str) -> Selector:
-    """What ran in a module's calls, and in the calls within them."""
+    """What ran in a module's calls and in the calls within them; of a `ModuleList`, in those of its items."""
     return InModule(_text(address, "in_module", "an address, such as 'encoder.0'"))
 
 

@@ -73,7 +73,7 @@ def test_keeps_nothing_but_what_is_named(model: Looped) -> None:
 def test_a_recording_says_what_it_is(model: Looped) -> None:
     recording = tl.record(model, X, stop_after="tanh_1")
     assert recording.status == "halted"
-    assert repr(recording) == f"<Recording, halted, {recording.num_calls} calls>"
+    assert repr(recording) == f"<Recording, halted, {recording.num_rows} rows>"
     trace = recording.to_trace()
     recording.cleanup()
     assert trace["tanh_1"].num_passes == 1

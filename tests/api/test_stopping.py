@@ -183,7 +183,7 @@ def test_a_module_that_returns_no_tensor_stops_too() -> None:
         (tl.func("sin"), NotReachedError, r"the forward never came to func\('sin'\)"),
         (tl.func("softmax") & tl.output(), NotReachedError, "never came to"),
         ("head.7", MissingKeyError, "nearest: 'head"),
-        (tl.module("cell:9"), NotReachedError, "never came to"),
+        (tl.module("cell:9"), MissingKeyError, "nearest: 'cell:3'"),
         ("buffer_1", InputError, "name the op that writes it"),
         (~tl.module("cell"), InputError, "known only when the forward is over"),
         (["cell"], InputError, "give a label, an address or a selector"),

@@ -192,16 +192,19 @@ def test_copies_before_writes_are_counted() -> None:
     assert totals_of(writes, torch.ones(4))["copies"] == "8 B saved before in-place writes"
 
 
-@pytest.mark.parametrize(
-    ("make", "nbytes"),
-    [
-        pytest.param(lambda: torch.eye(3).to_sparse(), 3 * 4 + 2 * 3 * 8, id="coordinates"),
-        pytest.param(lambda: torch.eye(3).to_sparse_csr(), 3 * 4 + 4 * 8 + 3 * 8, id="rows"),
-    ],
-)
-def test_values_without_a_storage(make: Callable[[], Tensor], nbytes: int) -> None:
-    text = totals_of(lambda x: x, make())["values"]
-    assert text == f"{nbytes} B kept in 1 distinct storage"
+SPARSE = {
+    "coordinates": (lambda: torch.eye(3).to_sparse(), ("_values", "_indices")),
+    "rows": (lambda: torch.eye(3).to_sparse_csr(), ("values", "crow_indices", "col_indices")),
+}
+
+
+@pytest.mark.parametrize("layout", SPARSE)
+def test_a_sparse_tensor_lies_in_the_storages_of_its_parts(layout: str) -> None:
+    make, parts = SPARSE[layout]
+    tensor = make()
+    nbytes = sum(getattr(tensor, part)().untyped_storage().nbytes() for part in parts)
+    text = totals_of(lambda x: x, tensor)["values"]
+    assert text == f"{nbytes} B kept in {len(parts)} distinct storages"
 
 
 def test_nothing_is_kept_on_the_meta_device() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from torchlens._api.running import Given, checked, grad_mode, read, run, session_of, settle
+from torchlens._api.running import Given, checked, forget_unmeant, grad_mode, read, run, session_of, settle
 from torchlens._api.sites import choices_of
 from torchlens._api.trace import Trace
 from torchlens._capture.compiled import compiled_code_eager
@@ -95,6 +95,7 @@ def capture(
             captured = session.close(error)
             result._finish(captured.record, captured.ledger)
             if not halted:
+                forget_unmeant(result, captured, choices)
                 raise
         else:
             captured = session.close()

@@ -29,7 +29,7 @@ class Recording:
         return self._held.record.status
 
     @property
-    def num_calls(self) -> int:
+    def num_rows(self) -> int:
         """How many rows were written: inputs, calls, buffer versions, outputs."""
         return len(self._held.record.rows)
 
@@ -50,7 +50,7 @@ class Recording:
     def __repr__(self) -> str:
         if self._captured is None:
             return "<Recording, freed by cleanup()>"
-        return f"<Recording, {self.status}, {self.num_calls} calls>"
+        return f"<Recording, {self.status}, {self.num_rows} rows>"
 
 
 def record(
@@ -72,4 +72,7 @@ def record(
     """
     refuse_nested()
     choices = choices_of(model, [] if save is None else save, stop_after)
-    return Recording(run(model, Given.of(x, input_kwargs), checked(None), choices), choices)
+    captured = run(model, Given.of(x, input_kwargs), checked(None), choices)
+    if any(goal.reached is None for goal in choices.goals):
+        read(captured, choices)  # which says what was not reached
+    return Recording(captured, choices)

@@ -67,14 +67,19 @@ def read(captured: Captured, choices: Choices) -> Trace:
 
 def settle(trace: Trace, captured: Captured, choices: Choices) -> None:
     """Decide what needed labels to be decided, and raise for sites that were named and not met."""
+    forget_unmeant(trace, captured, choices)
+    refuse_not_reached(trace._views, choices.goals)
+    if choices.save is not None and trace.status == "complete":
+        refuse_missing(trace._views, [choices.save])
+
+
+def forget_unmeant(trace: Trace, captured: Captured, choices: Choices) -> None:
+    """Of buffer versions, whose labels are known only now, keep those that are meant."""
     for row in captured.doubtful:
         op = trace._views.op(trace._reader.numbers.first[row])
         held = trace._reader.tensor(row, 0)
         if isinstance(held, Ghost) and not choices.saved.matches(op):
             held.forget()
-    refuse_not_reached(trace._views, choices.goals)
-    if choices.save is not None and trace.status == "complete":
-        refuse_missing(trace._views, [choices.save])
 
 
 def checked(options: object, storage: object = None) -> CaptureOptions:

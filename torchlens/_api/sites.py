@@ -9,8 +9,11 @@ from torch import nn
 
 from torchlens._capture.choosing import Choices, Goal
 from torchlens._capture.unwrapping import root_of, unwrapped
-from torchlens._terms import LABEL, Func, InModule, Key, Label, ModuleOutput, Not, Selector
+from torchlens._structure import addresses_of
+from torchlens._terms import LABEL, Func, InModule, Key, Label, ModuleOutput, Selector, negates_module
 from torchlens._trace.lookup import missing
+from torchlens._trace.op import Op
+from torchlens._trace.selection import select
 from torchlens._trace.views import Views
 from torchlens.errors import AmbiguousKeyError, InputError, MissingKeyError, NotReachedError, OptionError
 from torchlens.selectors import Sites, selector_of
@@ -42,6 +45,13 @@ def goal_of(site: object, argument: str) -> Goal:
     return goal
 
 
+def find_ops(views: Views, sites: Sites) -> list[Op]:
+    """The ops of a finished trace that sites mean."""
+    selector = selector_of(sites, "sites")
+    refuse_missing(views, [selector])
+    return select(views, selector)
+
+
 def refuse_undecidable(selector: Selector) -> None:
     """Raise for a place to stop that is known only when all has run."""
     for each in selector.simple():
@@ -51,7 +61,7 @@ def refuse_undecidable(selector: Selector) -> None:
                 f"{name!r} is a version of a buffer, which are labelled when all have been seen; name the op "
                 "that writes it"
             )
-    if _negates(selector):
+    if negates_module(selector):
         raise InputError(
             f"{selector} asks for what is no module's output, which is known only when the forward is over; "
             "name the op to stop after"
@@ -68,15 +78,19 @@ def refuse_unknown(model: object, selectors: Iterable[Selector]) -> None:
         if name is None or LABEL.fullmatch(name.partition(".")[0]):
             continue  # modules met outside the model are called by class and number, as layers are
         known = _addresses(model) if known is None else known
-        if name not in known and not (":" in name and name.rpartition(":")[0] in known):
+        of_call = not isinstance(each, InModule) and ":" in name and name.rpartition(":")[0] in known
+        if name not in known and not of_call:
             noun = "layer or module" if isinstance(each, Key) else "module"
-            raise MissingKeyError(f"{each}: {missing(name, noun, known)}")
+            hint = ""
+            if isinstance(each, Key):
+                hint = f"; a label is a type and a number ('relu_1'), a function is tl.func({name!r})"
+            raise MissingKeyError(missing(name, noun, filter(None, known)) + hint)
 
 
 def refuse_missing(views: Views, selectors: Iterable[Selector]) -> None:
     """Raise for a label that no op has, and for a key that is both a label and an address."""
     simple = [each for selector in selectors for each in selector.simple()]
-    if not any(isinstance(each, (Key, Label)) for each in simple):
+    if not any(isinstance(each, (Key, Label, ModuleOutput)) for each in simple):
         return
     reader = views.reader
     labels = reader.layer_index.keys() | reader.op_index.keys()
@@ -90,6 +104,8 @@ def refuse_missing(views: Views, selectors: Iterable[Selector]) -> None:
         name = each.key if isinstance(each, Key) and each.key not in addresses else None
         if isinstance(each, Label):
             name = each.label
+        if isinstance(each, ModuleOutput) and ":" in each.address and each.address not in addresses:
+            raise MissingKeyError(f"in this run {missing(each.address, 'module call', reader.call_index)}")
         if name is not None and name not in labels:
             raise MissingKeyError(f"in this run {missing(name, 'layer or op', reader.layer_index)}")
 
@@ -126,12 +142,12 @@ def _addresses(model: object) -> set[str]:
     root = root_of(unwrapped(cast("nn.Module", model)))
     if root is None:
         return {""}
-    names = cast("Iterable[tuple[str, object]]", root.named_modules(remove_duplicate=False))
-    return {name for name, _ in names}
-
-
-def _negates(selector: Selector, *, inside: bool = False) -> bool:
-    if isinstance(selector, (ModuleOutput, Key)):
-        return inside
-    inside = inside != isinstance(selector, Not)
-    return any(_negates(part, inside=inside) for part in selector.parts())
+    modules = list(root.modules())
+    index = {id(module): at for at, module in enumerate(modules)}
+    places: list[list[tuple[int | None, str]]] = [[] for _ in modules]
+    places[0].append((None, ""))
+    for at, module in enumerate(modules):
+        for name, child in module._modules.items():
+            if child is not None:
+                places[index[id(child)]].append((at, name))
+    return {address for addresses in addresses_of(places) for address in addresses}

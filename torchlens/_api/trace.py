@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torchlens._api.features import AllFeatures
+from torchlens._api.sites import find_ops
 from torchlens._records import Failure, Record, RunOptions, Status
-from torchlens._terms import Selector
 from torchlens._trace.graph import build_graph
 from torchlens._trace.layer import Layer
 from torchlens._trace.lookup import Named
@@ -17,13 +17,14 @@ from torchlens._trace.op import Op
 from torchlens._trace.outcome import find_halt, find_output
 from torchlens._trace.provenance import Provenance, find_provenance
 from torchlens._trace.reader import TraceReader
-from torchlens._trace.selection import find, select
+from torchlens._trace.selection import find
 from torchlens._trace.state import Buffer, Param
 from torchlens._trace.views import Views
 from torchlens._values.ledger import Ledger
 from torchlens.errors import CaptureOpenError, NotSavedError
 from torchlens.report.memory import Memory, measure_memory
 from torchlens.report.summary import Summary, describe, summarize
+from torchlens.selectors import Sites
 from torchlens.validation.checking import check_trace
 from torchlens.validation.report import Report
 
@@ -100,9 +101,9 @@ class Trace:
         first = self._reader.numbers.first
         return self._views.ops([first[row] for row in self._record.outputs])
 
-    def select(self, selector: Selector) -> Named[Op]:
-        """The ops that a selector means, in capture order."""
-        return self._views.ops([op.index for op in select(self._views, selector)])
+    def select(self, sites: Sites) -> Named[Op]:
+        """The ops that labels, addresses and selectors, one or several, mean, in capture order."""
+        return self._views.ops([op.index for op in find_ops(self._views, sites)])
 
     def __getitem__(self, key: str | int) -> Op | Layer | Module | ModuleCall:
         """A layer or op by label, a module or module call by address, an op by index."""

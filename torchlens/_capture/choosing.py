@@ -21,7 +21,21 @@ from torchlens._keys.chains import Chains
 from torchlens._keys.layers import CallKeys, LayerNumbers
 from torchlens._keys.names import Speller, Written, type_of
 from torchlens._records import Reached, Side
-from torchlens._terms import EVERYTHING, NOTHING, All, Func, Key, Label, ModuleOutput, Not, Selector, Where
+from torchlens._terms import (
+    EVERYTHING,
+    NOTHING,
+    All,
+    Func,
+    InFunc,
+    Key,
+    Label,
+    Line,
+    ModuleOutput,
+    Not,
+    Selector,
+    Where,
+    negates_module,
+)
 from torchlens._values.store import is_tensor
 from torchlens._values.unseen import unseen
 
@@ -101,7 +115,7 @@ class Chooser:
         self._one_pass = {name.rpartition(":")[0] for name in self._labels if ":" in name}
         self._asks = any(isinstance(each, Where) for each in simple)
         self._watched = {name for each in simple if (name := _module_name(each)) is not None}
-        self._waits = _negates_module(save)
+        self._waits = negates_module(save)
         """Whether a value may turn out to be meant because no module returns it."""
         combined = bool(self._watched) and any(map(_combines_label, self._selectors))
         self._names_needed = combined or choices.disk is not None
@@ -109,8 +123,9 @@ class Chooser:
         self._keys = CallKeys(self.chains, self._speller, is_tensor)
         self._layers = LayerNumbers()
         self._passes: list[int] = []
-        self._decided: dict[tuple[int, int], Sequence[object]] = {}
-        """By layer and scope, what each selector answers."""
+        self._asks_lines = any(isinstance(each, (Line, InFunc)) for each in simple)
+        self._decided: dict[tuple[int, int, int], Sequence[object]] = {}
+        """By layer, scope, and site where that matters, what each selector answers."""
         self._around: dict[int, tuple[int, int]] = {}
         """By module call, the index of its module and the number of its scope."""
         self._passed_over: set[tuple[int, int, Side, tuple[int, int]]] = set()
@@ -119,7 +134,7 @@ class Chooser:
         self._answers: dict[tuple[int, int, int], bool] = {}
         self._returned: dict[tuple[int, int], set[str]] = {}
         self._waiting: list[tuple[int, int]] = []
-        self._over = False
+        self._over = self._kept_any = False
         self._funcs = [each.name for each in simple if isinstance(each, Func)]
         self._called: set[str] = set()
         self._entered: set[str] = set()
@@ -201,7 +216,9 @@ class Chooser:
         return {"label": label, "func_name": func_name, "name": name, "module": self.module(call).address}
 
     def notes(self) -> Iterator[str]:
-        """Which functions were named and none is called so."""
+        """Which functions were named and none is called so; whether nothing was meant at all."""
+        if not self._kept_any and self._selectors[0] not in (EVERYTHING, NOTHING):
+            yield f"save={self._selectors[0]} meant no op."
         for name in self._funcs:
             if name in self._entered and name not in self._called:
                 yield (
@@ -243,9 +260,11 @@ class Chooser:
         self._passes[layer] += 1
         if self._names_needed:
             self._names[row, slot] = func_name, self._label(layer)
-        answers = self._decided.get((layer, scope))
+        # the passes of a recursion are one layer, though lines on the way may differ
+        site = self._rows[row][2] if self._asks_lines else 0
+        answers = self._decided.get((layer, scope, site))
         if answers is None:
-            answers = self._decided[layer, scope] = self._of_layer(given, layer, func_name)
+            answers = self._decided[layer, scope, site] = self._of_layer(given, layer, func_name)
         if answers is _NEVER:
             return not self._names_needed
         for at, answer in enumerate(answers):
@@ -256,7 +275,8 @@ class Chooser:
 
     def _decide_buffer(self, given: _Given) -> None:
         asked = any(name.startswith("buffer_") for name in self._labels)
-        op = self._op(given, "buffer", None if asked else "buffer")  # some label that none asks for
+        op = self._op(given, "buffer", None)
+        self._called.add("buffer")
         for at, selector in enumerate(self._selectors):
             answer = selector.matches(op)
             if answer is None and at == 0 and asked:
@@ -287,6 +307,7 @@ class Chooser:
         """Selector `at` means this op's value."""
         row, slot, tensor = given
         if at == 0:
+            self._kept_any = True
             self._keeper.place(row, slot, tensor)
             return
         goal = self.goals[at - 1]
@@ -321,14 +342,6 @@ def _module_name(selector: Selector) -> str | None:
     if isinstance(selector, ModuleOutput):
         return selector.address
     return selector.key if isinstance(selector, Key) else None
-
-
-def _negates_module(selector: Selector, *, inside: bool = False) -> bool:
-    """Whether an op may be meant because it is no module's output."""
-    if isinstance(selector, (ModuleOutput, Key)):
-        return inside
-    inside = inside != isinstance(selector, Not)
-    return any(_negates_module(part, inside=inside) for part in selector.parts())
 
 
 def _combines_label(selector: Selector, *, inside: bool = False) -> bool:

@@ -28,9 +28,12 @@ class AfterHalt(dict[Any, Any]):
 def came_of_halt(error: BaseException | None) -> bool:
     """Whether an exception is a halt, or was raised while one passed."""
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, Halt):
+    waiting = [error]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, Halt):
             return True
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
+        if found is not None and id(found) not in seen:
+            seen.add(id(found))
+            waiting += [found.__cause__, found.__context__]
     return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from torchlens._keys.chains import Chains, Frame
 from torchlens._keys.names import operation_of, torch_name
 from torchlens._values.geometry import bytes_of, shape_of
+from torchlens.errors import UnreadableError
 
 
 class LiveModule(NamedTuple):
@@ -46,6 +47,12 @@ class LiveOp:
         self._site: int = row[2]
         self._call: int = row[3]
         self._around = around
+
+    def __getattr__(self, name: str) -> NoReturn:
+        known = [each for each in (*vars(self), *vars(LiveOp)) if not each.startswith("_")]
+        raise UnreadableError(
+            f"an op has no {name!r} while the model runs; what is known by then: {', '.join(sorted(known))}"
+        )
 
     @property
     def operation(self) -> str:

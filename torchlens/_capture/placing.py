@@ -77,8 +77,8 @@ class Copies(InMemory):
         """What to do with a value that is on the device already; None: copy it too."""
 
     def put(self, tensor: Tensor, row: int, slot: int, last_row: int) -> Tensor | Stored:
-        if self._there is not None and self._device in (None, tensor.device):
-            return self._there.put(tensor, row, slot, last_row)
+        if tensor.is_meta or (self._there is not None and self._device in (None, tensor.device)):
+            return tensor if self._there is None else self._there.put(tensor, row, slot, last_row)
         with unseen():
             source = tensor if self._connected else tensor.detach()
             edge = gradient_edge_of(tensor) if self._connected else None

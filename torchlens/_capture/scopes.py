@@ -10,7 +10,7 @@ from torch import nn
 
 from torchlens._capture.live_op import LiveModule
 from torchlens._capture.model_state import ModelState
-from torchlens._structure import addresses_of
+from torchlens._structure import addresses_of, around
 
 
 class RunningCalls(Protocol):
@@ -79,4 +79,4 @@ class Scopes:
             self._counts[index] += 1
             self._modules.append(index)
             self._numbers.append(self._counts[index])
-            self._around.append(self._around[parent].union(self.addresses(index)))
+            self._around.append(self._around[parent] | around(self.addresses(index)))

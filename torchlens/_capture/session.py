@@ -114,6 +114,8 @@ class Session:
         )
         self._output_rows: list[int] = []
         self._block = True
+        self._ending = False
+        """Whether the forward is over, so that nothing is left to be halted."""
         self._output: Any = None
 
     def _placing_of(self, options: CaptureOptions, choices: Choices) -> Placing | None:
@@ -127,20 +129,21 @@ class Session:
 
     def open(self) -> None:
         """Start recording on this thread."""
-        if self._placing is not None:
-            self._placing.open()
-        self._sites.open(sys._getframe(1))
-        self._tensors.open()
-        self._calls.open()
-        try:
+        with ExitStack() as opened:
+            if self._placing is not None:
+                self._placing.open()
+                opened.callback(self._placing.close)
+            self._sites.open(sys._getframe(1))
+            opened.callback(self._sites.close)
+            self._tensors.open()
+            opened.callback(self._tensors.close)
+            opened.callback(self._calls.close)
+            self._calls.open()
             self._mode.__enter__()
+            opened.callback(_take_off, self._mode)
             if self._witness is not None:
                 self._witness.open()
-        except BaseException:
-            self._calls.close()
-            self._tensors.close()
-            self._sites.close()
-            raise
+            opened.pop_all()
 
     def close(self, error: BaseException | None = None) -> Captured:
         """Stop recording and hand over what was written down."""
@@ -193,6 +196,7 @@ class Session:
 
     def _note_late_changes(self, error: BaseException | None) -> None:
         if error is None:
+            self._ending = True
             self._calls.settle(None)
         for module in list(self._state.modules):
             if module._buffers:
@@ -204,6 +208,7 @@ class Session:
         self._sites.open(sys._getframe(0))  # our own frame is no part of a chain
         self._tensors.sources.given(args, kwargs)
         self._tensors.add_inputs(tensors_in([args, kwargs]))
+        self._mode.halt_if_due()
         output = model(*args, **kwargs)
         if not self._mode.halted:
             self._note_output(output)
@@ -259,9 +264,13 @@ class Session:
 
     def call_ends(self, call: int, output: Any) -> None:
         """A module call has given this to its caller."""
-        chooser = self._chooser
-        if chooser is None or self._mode.halted or not chooser.awaits(call):
+        if self._chooser is None or self._mode.halted:
             return
+        if self._chooser.awaits(call):
+            self._tell_returned(self._chooser, call, output)
+        self._mode.halt_if_due(later=self._ending)
+
+    def _tell_returned(self, chooser: Chooser, call: int, output: Any) -> None:
         given: list[tuple[int, int, Tensor]] = []
         with torch._C.DisableTorchFunction():
             for tensor in tensors_in(output):
@@ -269,7 +278,6 @@ class Session:
                 if made is not None:
                     given.append((*made, tensor))
             chooser.returned(call, given)
-        self._mode.halt_if_due()
 
     def _transform_returned(self, transform: Transform, output: Any) -> None:
         self._calls.quiet = False

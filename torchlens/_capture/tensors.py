@@ -148,11 +148,11 @@ class Tensors:
 
     def buffers_may_have_changed(self, module: nn.Module) -> None:
         """Note the buffers of a module that were assigned another tensor."""
-        for slot, tensor in self._state.reassigned(module):
-            if not slot.rows:
-                self._add_start(slot)
-            self.meet(tensor, None)
-            with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction():  # hooks run with the mode on
+            for slot, tensor in self._state.reassigned(module):
+                if not slot.rows:
+                    self._add_start(slot)
+                self.meet(tensor, None)
                 self._add_version(slot, tensor, self._maker_place(tensor))
 
     def note_swapped(self) -> None:
@@ -167,11 +167,11 @@ class Tensors:
 
         Nothing is paid for this until something is written.
         """
-        self.holding.note_writes([target.tensor for target in targets])
         for target in targets:
             for slot in [] if target.metadata else self._state.slots_on(storage_key(target.tensor)):
                 if not slot.rows:
                     self._add_start(slot)
+        self.holding.note_writes([target.tensor for target in targets])
         count = self._state.num_params
         if self._params_noted != count:
             self._params_noted = count

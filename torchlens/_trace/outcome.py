@@ -36,9 +36,9 @@ def find_output(views: Views) -> Any:
                 f"the block made {len(roots)} root calls, so it has no one output; {hint}"
             )
         call = views.module_call(roots[0])
-        if record.module_calls[roots[0]].end is None:
+        if record.module_calls[roots[0]].end is None and record.status != "halted":
             return call.output  # which raises
-    elif record.status != "complete":
+    if record.status == "halted" or (not record.is_block and record.status != "complete"):
         failure = record.failure
         why = "it was halted" if failure is None else f"it raised {failure.type_name}: {failure.message}"
         raise IncompleteError(f"the forward has no output: {why}")

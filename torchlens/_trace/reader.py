@@ -9,6 +9,7 @@ from torchlens import flops
 from torchlens._keys.chains import Chains
 from torchlens._keys.names import Speller
 from torchlens._records import OpNumbers, Record
+from torchlens._structure import around
 from torchlens._trace.features import Features
 from torchlens._trace.layering import Layering, group_ops
 from torchlens._values.ghost import Ghost, Recorded
@@ -168,7 +169,7 @@ class TraceReader:
         modules = self.record.modules
         scopes = [frozenset([""])]
         for call in self.record.module_calls[1:]:
-            scopes.append(scopes[call.parent].union(modules[call.module].addresses))
+            scopes.append(scopes[call.parent] | around(modules[call.module].addresses))
         return scopes
 
     def scopes(self, call: int) -> frozenset[str]:

@@ -144,6 +144,11 @@ class ValueStore:
                         "ask for CaptureOptions(backward_ready=True), or for no copies"
                     )
                 return edge
+            if tensor.requires_grad and not kept.requires_grad:
+                raise NotSavedError(
+                    f"the place of {what} in the autograd graph was not kept, because of "
+                    "detach_saved_activations; leave that out"
+                )
             tensor = kept
         recorded, edge = self._recorded_edge(tensor, row)
         if recorded:

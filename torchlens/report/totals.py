@@ -10,7 +10,8 @@ from torchlens._keys.names import operation_of
 from torchlens._records import Record
 from torchlens._trace.reader import TraceReader
 from torchlens.report.amounts import byte_count, duration, listed, quantity, spaced_count
-from torchlens.report.sizes import numel, storage_bytes
+from torchlens.report.memory import held_storages
+from torchlens.report.sizes import numel
 
 _NUMBER = re.compile(r"(?:^|(?<=\.))\d+(?=\.|$)")
 
@@ -101,6 +102,8 @@ def _time(reader: TraceReader) -> str:
 
 
 def _values(reader: TraceReader) -> str:
-    stored = storage_bytes(reader)
-    text = f"{byte_count(sum(stored.values()))} kept in {quantity(len(stored), 'distinct storage')}"
-    return text + (", parameters not counted" if reader.record.params else "")
+    stored = [nbytes for _, nbytes in held_storages(reader).values()]
+    text = f"{byte_count(sum(stored))} kept in {quantity(len(stored), 'distinct storage')}"
+    text += ", parameters not counted" if reader.record.params else ""
+    saved = reader.record.options.save
+    return text if saved is None else f"{text}; save={saved}"

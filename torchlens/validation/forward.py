@@ -36,7 +36,7 @@ class BufferState:
                 if is_same(value, tensor):  # writing would age what a trace holds of it
                     continue
                 if (tensor.shape, tensor.dtype) == (value.shape, value.dtype):
-                    tensor.copy_(value)
+                    tensor.data.copy_(value)  # no version counter rises: a backward may still need it
                 else:  # it was given another shape in place
                     tensor.data = value.clone()
 
