@@ -18,7 +18,7 @@ from torchlens._capture.holding import Meet, Rows, outs_of, slot_of
 from torchlens._capture.placing import Copy, Placing
 from torchlens._records import Side
 from torchlens._values.geometry import Looks, storage_key
-from torchlens._values.ghost import Ghost, Look, Recorded, StorageKey, Stored
+from torchlens._values.ghost import Ghost, Recorded, StorageKey, Stored
 from torchlens._values.plain import SCALARS
 from torchlens._values.unseen import unseen
 from torchlens._values.versions import gradient_edge_of, version_of
@@ -53,9 +53,8 @@ class GhostsHeld:
         self._connected: dict[StorageKey, list[Ghost]] = {}
         self._kept_anyway: list[int] = []
         """Rows of outputs that are kept though nobody named them."""
-        self._on: dict[StorageKey, list[Ghost]] = {}
-        """The ghosts on each storage. A weak reference keeps its address from being used again."""
-        self._sizes: dict[StorageKey, int] = {}
+        self._on: dict[StorageKey, Ghost] = {}
+        """The newest ghost on each storage. A weak reference keeps its address from being used again."""
         self._fresh = self._alive = 0
         """Bytes of the storages met since those that are gone were forgotten, and of those alive then."""
 
@@ -155,7 +154,7 @@ class GhostsHeld:
     def repeat(self, head: tuple[Any, ...], held: Recorded, tensor: Tensor) -> int:
         row = len(self.rows)
         if isinstance(held, Ghost):  # one of its own: it is kept whether or not the op's value is
-            held = Ghost(held.look, row, held.key, None)
+            held = Ghost(held.look, row, held.key, None, None)
         self.rows.append((*head, held, version_of(tensor), 0, None))
         if self._chooser is not None:
             self._chooser.made(row, (tensor,))
@@ -187,7 +186,7 @@ class GhostsHeld:
         return self._kept.get(key, ())
 
     def described(self, tensor: Tensor) -> Ghost:
-        return Ghost(self._looks.of(tensor), len(self.rows), storage_key(tensor), None)
+        return Ghost(self._looks.of(tensor), len(self.rows), storage_key(tensor), None, None)
 
     def note_lent(self, tensor: Tensor) -> None:
         self._placing.lent(tensor)
@@ -199,7 +198,12 @@ class GhostsHeld:
                 self._connect(storage_key(tensor))
 
     def known_on(self, key: StorageKey) -> Sequence[Ghost]:
-        return self._on.get(key, ())
+        found: list[Ghost] = []
+        ghost = self._on.get(key)
+        while ghost is not None:
+            found.append(ghost)
+            ghost = ghost.under
+        return found[::-1]
 
     def maker(self, tensor: Tensor) -> tuple[int, int] | None:
         ghost = self.recorded(tensor)
@@ -217,44 +221,48 @@ class GhostsHeld:
 
     def _give(self, tensor: Tensor, row: int) -> Recorded:
         """What rows hold for a tensor that a row gives: a new ghost, or a parameter itself."""
-        entry = self._met.get(id(tensor))
-        if entry is not None and entry[0] is None:
-            return entry[1]
-        before = entry[1] if entry is not None and entry[0] is not None and entry[0]() is tensor else None
         if type(tensor) is Tensor:
-            look, key, on = self._seen(tensor)
-        else:
-            with torch._C.DisableTorchFunction():  # a subclass must not see our reads
-                look, key, on = self._seen(tensor)
-        ghost = Ghost(look, row, key, cast("Ghost | None", before))
-        self._met[id(tensor)] = ref(tensor), ghost
-        on.append(ghost)
-        return ghost
+            return self._give_plain(tensor, row)
+        with torch._C.DisableTorchFunction():  # a subclass must not see our reads
+            return self._give_plain(tensor, row)
 
-    def _seen(self, tensor: Tensor) -> tuple[Look, StorageKey, list[Ghost]]:
-        """What a tensor looks like, what names its storage while that lives, and the ghosts there so far."""
+    def _give_plain(self, tensor: Tensor, row: int) -> Recorded:
+        # one function, because this is done for each op: in parts it takes twice as long
+        at = id(tensor)
+        entry = self._met.get(at)
+        before = None
+        if entry is not None:
+            met = entry[0]
+            if met is None:
+                return entry[1]
+            if met() is tensor:
+                before = entry[1]
         look = self._looks.of(tensor)
+        on = None
         try:
             storage = tensor.untyped_storage()
         except (RuntimeError, NotImplementedError, ValueError):
-            return look, -id(tensor), []
-        key = storage._cdata
-        on = self._on.get(key)
-        if on is None:
-            if self._fresh > max(_FRESH, self._alive):
-                self._sweep()
-            storage._weak_ref()
-            on = self._on[key] = []
-            self._sizes[key] = size = storage.nbytes() + _SHARE
-            self._fresh += size
-        return look, key, on
+            key = -at
+        else:
+            key = storage._cdata
+            on = self._on.get(key)
+            if on is None:
+                if self._fresh > _FRESH and self._fresh > self._alive:
+                    self._sweep()
+                storage._weak_ref()
+                self._fresh += look.nbytes + _SHARE
+        ghost = Ghost(look, row, key, before, on)
+        if key > 0:
+            self._on[key] = ghost
+        self._met[at] = ref(tensor), ghost
+        return ghost
 
     def _sweep(self) -> None:
         """Forget the storages that are gone."""
         for key in [key for key in self._on if _expired(key)]:
             _free_weak(key)
-            del self._on[key], self._sizes[key]
-        self._fresh, self._alive = 0, sum(self._sizes.values())
+            del self._on[key]
+        self._fresh, self._alive = 0, sum(ghost.look.nbytes + _SHARE for ghost in self._on.values())
 
     def _live(self) -> Iterator[tuple[Tensor, Recorded]]:
         """Every known tensor that still lives."""

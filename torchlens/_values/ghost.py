@@ -57,12 +57,16 @@ class Look:
 class Ghost:
     """A tensor that is not kept, or only its value."""
 
-    __slots__ = ("before", "kept", "key", "look", "row")
+    __slots__ = ("before", "kept", "key", "look", "row", "under")
 
-    def __init__(self, look: Look, row: int, key: StorageKey, before: Ghost | None) -> None:
+    def __init__(
+        self, look: Look, row: int, key: StorageKey, before: Recorded | None, under: Ghost | None
+    ) -> None:
         self.look = look
         self.before = before
         """The ghost that the same tensor had before this row gave it again."""
+        self.under = under
+        """The ghost that was the newest on the storage before."""
         self.row = row
         """The row that gave it."""
         self.key = key
