@@ -29,6 +29,7 @@ HOUSE = (
     ("_values",),
     ("storage",),  # what a caller says and reads of values on disk
     ("_files",),
+    ("_unseen",),
     ("_records",),
     ("_structure",),
     ("selectors",),

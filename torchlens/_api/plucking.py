@@ -8,7 +8,7 @@ from typing import Any, cast
 from torchlens._api.running import Given, checked, run
 from torchlens._api.sites import goal_of, refuse_not_reached, refuse_unknown
 from torchlens._api.trace import Trace
-from torchlens._capture.choosing import Choices
+from torchlens._capture.choices import Choices
 from torchlens._capture.session import refuse_nested
 from torchlens._records import Reached
 from torchlens._terms import AnyOf, Selector

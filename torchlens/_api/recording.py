@@ -8,7 +8,7 @@ from typing import Any
 from torchlens._api.running import Given, checked, read, run
 from torchlens._api.sites import choices_of
 from torchlens._api.trace import Trace
-from torchlens._capture.choosing import Choices
+from torchlens._capture.choices import Choices
 from torchlens._capture.session import Captured, refuse_nested
 from torchlens._records import Status
 from torchlens._terms import Selector

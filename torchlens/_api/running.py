@@ -12,7 +12,7 @@ from torch import nn
 
 from torchlens._api.sites import refuse_missing, refuse_not_reached
 from torchlens._api.trace import Trace
-from torchlens._capture.choosing import Choices
+from torchlens._capture.choices import Choices
 from torchlens._capture.collector import collector_paused
 from torchlens._capture.compiled import compiled_code_eager
 from torchlens._capture.halting import came_of_halt

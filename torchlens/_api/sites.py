@@ -7,7 +7,7 @@ from typing import cast
 
 from torch import nn
 
-from torchlens._capture.choosing import Choices, Goal
+from torchlens._capture.choices import Choices, Goal
 from torchlens._capture.unwrapping import root_of, unwrapped
 from torchlens._structure import addresses_of
 from torchlens._terms import LABEL, Func, InModule, Key, Label, ModuleOutput, Selector, negates_module

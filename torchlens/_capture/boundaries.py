@@ -22,11 +22,11 @@ from torchlens._capture.returns import ReturnWatch
 from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, out_targets
 from torchlens._keys.lookups import variables
+from torchlens._unseen import unseen
 from torchlens._values.geometry import region_of, storage_key
 from torchlens._values.ledger import MetadataWrite, Write
 from torchlens._values.plain import tensors_in
 from torchlens._values.region import last_writers
-from torchlens._values.unseen import unseen
 
 _MODULES: Final = (apis, eager_transforms, vmap)
 TRANSFORM_FILES: Final = frozenset(str(module.__file__) for module in _MODULES)

@@ -7,16 +7,15 @@ look-up. Whether an op is a module's output shows when the module returns, and i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from torch import Tensor
 
 from torchlens._capture.call_site import CallSites
+from torchlens._capture.choices import Choices, Goal
 from torchlens._capture.live_op import LiveModule, LiveOp
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.scopes import RunningCalls, Scopes
-from torchlens._capture.to_files import Destination
 from torchlens._keys.chains import Chains
 from torchlens._keys.layers import CallKeys, LayerNumbers
 from torchlens._keys.names import Speller, Written, type_of
@@ -36,47 +35,13 @@ from torchlens._terms import (
     Where,
     negates_module,
 )
+from torchlens._unseen import unseen
 from torchlens._values.store import is_tensor
-from torchlens._values.unseen import unseen
 
 _ASK: Final = object()
 """In place of an answer: the layer does not decide, each op must be asked."""
 _Given: TypeAlias = tuple[int, int, Tensor]
 """(row, slot, tensor): what a row gave."""
-
-
-@dataclass(slots=True)
-class Goal:
-    """A site after which the forward may end."""
-
-    selector: Selector
-    reached: Reached | None = None
-    """The first time."""
-    collected: list[Reached] | None = None
-    """Every time, if a list is given."""
-
-
-@dataclass(slots=True)
-class Choices:
-    """What a capture is to keep, and after which sites it may end."""
-
-    save: Selector | None = None
-    """None: everything."""
-    goals: Sequence[Goal] = ()
-    ends: bool = True
-    """Whether the forward ends when all goals are reached."""
-    disk: Destination | None = None
-    """Where kept values are written; None: they stay in memory."""
-
-    @property
-    def saved(self) -> Selector:
-        """What is to be kept."""
-        return EVERYTHING if self.save is None else self.save
-
-    @property
-    def are_made(self) -> bool:
-        """Whether something must be decided while the model runs."""
-        return bool(self.goals) or self.save not in (None, NOTHING)
 
 
 class Keeper(Protocol):

@@ -17,10 +17,10 @@ from torchlens._capture.choosing import Chooser
 from torchlens._capture.holding import Meet, Rows, outs_of, slot_of
 from torchlens._capture.placing import Copy, Placing
 from torchlens._records import Side
+from torchlens._unseen import unseen
 from torchlens._values.geometry import Looks, storage_key
 from torchlens._values.ghost import Ghost, Recorded, StorageKey, Stored
 from torchlens._values.plain import SCALARS
-from torchlens._values.unseen import unseen
 from torchlens._values.versions import gradient_edge_of, version_of
 
 _FRESH = 16 << 20

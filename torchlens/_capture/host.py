@@ -15,11 +15,11 @@ from torch import Tensor
 from torchlens._capture.call_site import CallSites
 from torchlens._capture.doubts import Doubts
 from torchlens._capture.holding import Holding
+from torchlens._unseen import unseen
 from torchlens._values.geometry import storage_key
 from torchlens._values.ghost import Recorded
 from torchlens._values.plain import SCALARS, recorded_in
 from torchlens._values.shared_memory import SharedMemory, moved
-from torchlens._values.unseen import unseen
 
 LEAVING: Final = frozenset(["numpy", "__array__", "tolist", "__dlpack__", "untyped_storage", "storage"])
 """Reads that hand out a whole value. `item` and `bool` steer the code and carry no edge."""

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
+from torchlens._unseen import unseen
 from torchlens._values.geometry import flat_span, region_of
 from torchlens._values.ghost import Stored
-from torchlens._values.unseen import unseen
 from torchlens._values.versions import gradient_edge_of
 from torchlens.options import CaptureOptions
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torchlens._values.unseen import unseen
+from torchlens._unseen import unseen
 
 
 def derived_seed() -> int:

@@ -17,11 +17,11 @@ from torchlens._capture.random_state import generator_states
 from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, is_gathered, out_targets, region, with_inner
 from torchlens._records import Context, Side
+from torchlens._unseen import unseen
 from torchlens._values.geometry import is_wrapper
 from torchlens._values.ghost import Recorded
 from torchlens._values.ledger import MetadataWrite, Write, was_half_done
 from torchlens._values.plain import tensors_in
-from torchlens._values.unseen import unseen
 
 _grad_enabled = torch.is_grad_enabled
 _inference_mode = torch.is_inference_mode_enabled

@@ -17,7 +17,8 @@ from torch.overrides import _get_current_function_mode_stack
 
 from torchlens._capture.boundaries import TRANSFORM_FILES, Transform, Transforms
 from torchlens._capture.call_site import CallSites
-from torchlens._capture.choosing import Choices, Chooser
+from torchlens._capture.choices import Choices
+from torchlens._capture.choosing import Chooser
 from torchlens._capture.compiled import COMPILER_FILE, SKIPPED, can_run_eagerly
 from torchlens._capture.function_mode import FunctionMode
 from torchlens._capture.ghosts_held import GhostsHeld
@@ -33,10 +34,10 @@ from torchlens._capture.witness import Witness
 from torchlens._capture.writes import Target
 from torchlens._records import Failure, Reached, Record, Rows, RunOptions, Status
 from torchlens._terms import EVERYTHING, NOTHING
+from torchlens._unseen import unseen
 from torchlens._values.ledger import Ledger
 from torchlens._values.plain import plain, recorded_in, tensors_in
 from torchlens._values.store import ValueStore
-from torchlens._values.unseen import unseen
 from torchlens._values.versions import any_moved, version_of
 from torchlens.errors import NestedCaptureError
 from torchlens.options import CaptureOptions

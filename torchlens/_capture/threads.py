@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchlens._capture.doubts import Doubts
+from torchlens._unseen import unseen
 from torchlens._values.geometry import storage_key
 from torchlens._values.plain import tensors_in
-from torchlens._values.unseen import unseen
 
 _HARMLESS: Final = frozenset([("tqdm._monitor", "TMonitor")])
 """Threads that only keep an eye on something, by the module and name of their class."""

@@ -15,7 +15,7 @@ from torchlens._files.contents import about_of, find_contents
 from torchlens._files.dtypes import DTYPES
 from torchlens._files.layout import About, Status, ValueLine
 from torchlens._files.mapping import MappedShard, check_hash
-from torchlens._files.unseen import unseen
+from torchlens._unseen import unseen
 from torchlens.errors import DamagedFileError, FileFormatError, MissingKeyError, MissingValueError
 
 

@@ -17,7 +17,7 @@ from torchlens._files.layout import INDEX, QUEUE_BYTES, SHARD_BYTES, About, Valu
 from torchlens._files.manifest import Manifest, write_manifest
 from torchlens._files.shard import Blob, StorageCopies
 from torchlens._files.stream import Stream
-from torchlens._files.unseen import unseen
+from torchlens._unseen import unseen
 from torchlens.errors import PathTakenError, UnwritablePathError
 
 

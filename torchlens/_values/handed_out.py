@@ -17,9 +17,9 @@ from typing import Final
 from torch import Tensor
 
 from torchlens._records import ReasonName
+from torchlens._unseen import unseen
 from torchlens._values.geometry import flat_span, is_wrapper, region_of, storage_key
 from torchlens._values.ghost import StorageKey
-from torchlens._values.unseen import unseen
 
 _READS: Final[dict[str, ReasonName]] = {
     "numpy": "write_through_numpy",

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
+from torchlens._unseen import unseen
 from torchlens._values.geometry import (
     flat_span,
     flat_storage,
@@ -29,7 +30,6 @@ from torchlens._values.ghost import Ghost, Recorded, StorageKey
 from torchlens._values.handed_out import HandedOut, HandedOutMemory
 from torchlens._values.shared_memory import SharedMemory, moved, overlaps
 from torchlens._values.storage_index import Index
-from torchlens._values.unseen import unseen
 from torchlens._values.versions import gradient_edge_of, version_of
 
 Edges: TypeAlias = dict[int, GradientEdge | None]

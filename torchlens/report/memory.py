@@ -15,9 +15,9 @@ from torch.nn.parameter import is_lazy
 
 from torchlens._records import Record
 from torchlens._trace.reader import TraceReader
+from torchlens._unseen import unseen
 from torchlens._values.geometry import bytes_of, storage_key
 from torchlens._values.ghost import Ghost, StorageKey
-from torchlens._values.unseen import unseen
 from torchlens.report.amounts import byte_count, quantity
 from torchlens.report.text import Printable, Symbols, fact_grid
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchlens._trace.reader import TraceReader
-from torchlens._values.unseen import modes_off
+from torchlens._unseen import modes_off
 from torchlens.validation.census import check_census
 from torchlens.validation.invariants import check_invariants
 from torchlens.validation.report import Report
