@@ -90,9 +90,10 @@ def refuse_unknown(model: object, selectors: Iterable[Selector]) -> None:
 def refuse_missing(views: Views, selectors: Iterable[Selector]) -> None:
     """Raise for a label that no op has, and for a key that is both a label and an address."""
     simple = [each for selector in selectors for each in selector.simple()]
-    if not any(isinstance(each, (Key, Label, ModuleOutput)) for each in simple):
-        return
     reader = views.reader
+    asked = [each for each in simple if isinstance(each, (Key, Label, ModuleOutput))]
+    if all(_is_plain_address(each, reader.module_index) for each in asked):  # no label need be read for these
+        return
     labels = reader.layer_index.keys() | reader.op_index.keys()
     addresses = reader.module_index.keys() | reader.call_index.keys()
     for each in simple:
@@ -118,6 +119,14 @@ def refuse_not_reached(views: Views, goals: Iterable[Goal]) -> None:
         if goal.reached is None:
             hint = next(_hints(views, goal.selector), "look at the summary of a full trace for what runs")
             raise NotReachedError(f"the forward never came to {goal.selector}: {hint}")
+
+
+def _is_plain_address(site: Key | Label | ModuleOutput, addresses: Mapping[str, int]) -> bool:
+    """Whether a site is a module of the run and cannot be anything else."""
+    if isinstance(site, Label):
+        return False
+    name = site.key if isinstance(site, Key) else site.address
+    return name in addresses and not LABEL.fullmatch(name)
 
 
 def _hints(views: Views, selector: Selector) -> Iterator[str]:

@@ -15,11 +15,12 @@ from torchlens._capture.call_site import CallSites
 from torchlens._capture.choices import Choices, Goal
 from torchlens._capture.live_op import LiveModule, LiveOp
 from torchlens._capture.model_state import ModelState
+from torchlens._capture.ruling_out import can_be_meant
 from torchlens._capture.scopes import RunningCalls, Scopes
 from torchlens._keys.chains import Chains
 from torchlens._keys.layers import CallKeys, LayerNumbers
-from torchlens._keys.names import Speller, Written, type_of
-from torchlens._records import Reached, Side
+from torchlens._keys.names import Speller, Written, operation_of, torch_name, type_of
+from torchlens._records import EnteredPlace, Reached, Side
 from torchlens._terms import (
     EVERYTHING,
     NOTHING,
@@ -93,6 +94,10 @@ class Chooser:
         """By layer, scope, and site where that matters, what each selector answers."""
         self._around: dict[int, tuple[int, int]] = {}
         """By module call, the index of its module and the number of its scope."""
+        self._awaited: dict[int, bool] = {}
+        """By module, whether what it returns may matter."""
+        self._may_be_meant: dict[int, bool] = {}
+        """By the id of a torch function."""
         self._passed_over: set[tuple[int, int, Side, tuple[int, int]]] = set()
         """Site, id of the function, side and surroundings of calls of which no op can be meant."""
         self._names: dict[tuple[int, int], tuple[str, str | None]] = {}
@@ -102,8 +107,8 @@ class Chooser:
         self._over = self._kept_any = False
         self._funcs = [each.name for each in simple if isinstance(each, Func)]
         self._called: set[str] = set()
-        self._entered: set[str] = set()
-        """Of functions: those that were called, and those written in Python that led there."""
+        """Names of the functions that were called, where some are asked for."""
+        self._places = sites.places
 
     def attach(self, rows: list[tuple[Any, ...]], keeper: Keeper) -> None:
         """The rows that choices are about, and what keeps the chosen values."""
@@ -116,6 +121,13 @@ class Chooser:
                 self._keeper.place(row, slot, tensor)
             return
         kind, func, site, call, _, args, _, _, _, _, side = self._rows[row]
+        if kind == "call" and not self._names_needed:
+            may = self._may_be_meant.get(id(func))
+            if may is None:
+                may = self._may_be_meant[id(func)] = can_be_meant(self._selectors, func)
+                self._func_seen(func)
+            if not may:
+                return
         around = self._around.get(call)
         if around is None:
             around = self._around[call] = self.scopes.module_index(call), self.scopes.number(call)
@@ -145,7 +157,12 @@ class Chooser:
 
     def awaits(self, call: int) -> bool:
         """Whether it matters what a module call returns."""
-        return not self._watched.isdisjoint(self.scopes.names(call))
+        index = self.scopes.module_index(call)
+        awaited = self._awaited.get(index)
+        if awaited is None:
+            names = {name.partition(":")[0] for name in self._watched}
+            awaited = self._awaited[index] = not names.isdisjoint(self.scopes.addresses(index))
+        return awaited and not self._watched.isdisjoint(self.scopes.names(call))
 
     def returned(self, call: int, outs: Sequence[_Given]) -> None:
         """A module call gave tensors, each with the row and slot that gave it last."""
@@ -184,8 +201,9 @@ class Chooser:
         """Which functions were named and none is called so; whether nothing was meant at all."""
         if not self._kept_any and self._selectors[0] not in (EVERYTHING, NOTHING):
             yield f"save={self._selectors[0]} meant no op."
+        entered = {torch_name(place.func) for place in self._places if isinstance(place, EnteredPlace)}
         for name in self._funcs:
-            if name in self._entered and name not in self._called:
+            if name in entered and name not in self._called:
                 yield (
                     f"func({name!r}) meant no op: torch wrote {name} in Python, and it ran as other ops, "
                     f"which in_func({name!r}) means."
@@ -211,6 +229,12 @@ class Chooser:
 
     def module(self, call: int) -> LiveModule:
         return self.scopes.module(call)
+
+    def _func_seen(self, func: Any) -> None:
+        """A function is called, for those who ask whether one is."""
+        if self._funcs:
+            name = torch_name(func)
+            self._called |= {name, type_of(name), operation_of(name)}
 
     def _decide(self, given: _Given, key: Hashable, func_name: str, scope: int) -> bool:
         """Keep the value, or end the run, if it is meant. Whether no op of the layer is in this scope."""
@@ -254,7 +278,6 @@ class Chooser:
         op = self._op(given, func_name, self._label(layer))
         if self._funcs:
             self._called |= {op.func_name, op.type, op.operation}
-            self._entered.update(op.composites)
         if self._asks or self._layers.labels[layer] in self._one_pass:
             return (_ASK,) * len(self._selectors)
         answers = [selector.matches(op) for selector in self._selectors]

@@ -37,7 +37,8 @@ class Scopes:
         self._numbers = [1]
         """By call, the how many-th call of its module it is."""
         self._counts: Counter[int] = Counter()
-        self._around: list[frozenset[str]] = [frozenset([""])]
+        self._parents = [0]
+        self._around: dict[int, frozenset[str]] = {0: frozenset([""])}
         self._interned: dict[frozenset[str], int] = {}
 
     def module_index(self, call: int) -> int:
@@ -57,7 +58,13 @@ class Scopes:
     def around(self, call: int) -> frozenset[str]:
         """The addresses of the modules in whose calls a call runs, its own among them."""
         self._catch_up(call)
-        return self._around[call]
+        found, inner = self._around.get(call), [call]
+        while found is None:
+            inner.append(self._parents[inner[-1]])
+            found = self._around.get(inner[-1])
+        for each in reversed(inner[:-1]):
+            found = self._around[each] = found | around(self.addresses(self._modules[each]))
+        return found
 
     def number(self, call: int) -> int:
         """A number that calls with the same modules around them share."""
@@ -79,4 +86,4 @@ class Scopes:
             self._counts[index] += 1
             self._modules.append(index)
             self._numbers.append(self._counts[index])
-            self._around.append(self._around[parent] | around(self.addresses(index)))
+            self._parents.append(parent)

@@ -98,6 +98,11 @@ def spell(name: str, code: CodeType, offset: int, side: Side, is_method: bool, s
     return spelling
 
 
+def is_spelled_as_named(name: str) -> bool:
+    """Whether a function is always written by the name that torch gives it, unlike operators."""
+    return name not in _OPERATORS and name not in _RENAMED
+
+
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> Spelling:
     return Spelling(name, True)
