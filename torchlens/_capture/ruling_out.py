@@ -7,7 +7,7 @@ from typing import Any
 
 from torchlens._keys.names import operation_of, torch_name, type_of
 from torchlens._keys.spelling import is_spelled_as_named
-from torchlens._terms import All, AnyOf, Func, Key, Label, ModuleOutput, Not, Selector
+from torchlens._terms import LABEL, All, AnyOf, Func, Key, Label, ModuleOutput, Not, Selector
 
 
 def can_be_meant(selectors: Sequence[Selector], func: Callable[..., Any]) -> bool:
