@@ -261,10 +261,6 @@ class Key(Selector):
     def matches(self, op: Candidate) -> bool | None:
         return AnyOf((Label(self.key), ModuleOutput(self.key))).matches(op)
 
-    @property
-    def may_be_label(self) -> bool:
-        return LABEL.fullmatch(self.key) is not None
-
     def __repr__(self) -> str:
         return repr(self.key)
 

@@ -86,6 +86,8 @@ class StandIns:
         devices = [tensor.device for tensor in inputs if not tensor.is_meta]
         self._device = devices[0] if devices else torch.device("cpu")
         self._memo: dict[int, Any] = {}
+        self._copied_from: list[object] = []
+        """What was copied, so that no id in the memo comes to mean another object."""
         """By the id of an original, as `copy.deepcopy` has it."""
         self._cells: list[tuple[CellType, Any]] = []
         """Variables of copied functions, and what they hold in the originals."""
@@ -117,11 +119,14 @@ class StandIns:
         added: dict[int, Any] = {}
         try:
             # where it fails half-way, what it had begun to copy is forgotten
-            copied = copy.deepcopy(value, cast("dict[int, Any]", ChainMap(added, self._memo)))
+            memo = ChainMap(added, self._memo)
+            copied = copy.deepcopy(value, cast("dict[int, Any]", memo))
         except PlanError:
             raise
         except Exception:  # noqa: BLE001  objects that cannot be copied raise anything
             return self._copy_parts(value)
+        # `deepcopy` keeps what it copied in a list under the memo's own id, which may be another's soon
+        self._copied_from.append(added.pop(id(memo), None))
         self._memo.update(added)
         return copied
 

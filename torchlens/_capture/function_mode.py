@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -68,7 +68,6 @@ class FunctionMode(TorchFunctionMode):
         self._calls = calls
         self._tensors = tensors
         self._transforms = transforms
-        self._holding = tensors.holding
         self._known = tensors.holding.known
         self._whole = tensors.holding.whole
         self._kinds: dict[Any, str | Special] = {}
@@ -137,21 +136,15 @@ class FunctionMode(TorchFunctionMode):
             )
         else:
             head = ("call", func, site, call, context, recorded, recorded_kwargs)
-            if type(out) is Tensor:
-                self._holding.append(head, out, duration, side)
-            else:
-                self._recording.append(head, out, duration, side)
-            if self._chooser is not None and self._chooser.due:
-                self.halt()
+            self._recording.append(head, out, duration, side)
+            self.halt_if_due()
         return out
 
-    def halt(self) -> NoReturn:
-        """End the forward here: this raises, and so does each later torch call."""
-        self._shut()
-        raise Halt
-
     def halt_if_due(self, *, later: bool = False) -> None:
-        """End the forward if all the sites are reached after which it may; or `later`, at the next call."""
+        """End the forward if all the sites are reached after which it may; or `later`, at the next call.
+
+        This raises, and so does each later torch call.
+        """
         if self._chooser is not None and self._chooser.due:
             self._shut()
             if not later:

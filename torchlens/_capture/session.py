@@ -33,7 +33,7 @@ from torchlens._capture.unseen_work import UnseenWork
 from torchlens._capture.witness import Witness
 from torchlens._capture.writes import Target
 from torchlens._records import Failure, Reached, Record, Rows, RunOptions, Status
-from torchlens._terms import EVERYTHING, NOTHING
+from torchlens._terms import NOTHING
 from torchlens._unseen import unseen
 from torchlens._values.ledger import Ledger
 from torchlens._values.plain import plain, recorded_in, tensors_in
@@ -405,9 +405,7 @@ class Session:
             torch.__version__,
             platform.python_version(),
             fused=options.fused,
-            save=None
-            if self._holding.is_whole
-            else str(EVERYTHING if choices.save is None else choices.save),
+            save=None if self._holding.is_whole else str(choices.saved),
         )
 
 
