@@ -19,8 +19,12 @@ HOUSE = (
     ("__main__",),
     ("cli", "pytest_plugin"),  # people's doors
     ("demo",),
+    ("testing",),  # what a test says of traces
     ("_api",),
-    ("validation",),  # features: functions over a TraceReader
+    ("saving",),  # features: functions over a TraceReader
+    ("comparing",),
+    ("tables",),
+    ("validation",),
     ("report",),
     ("_replay",),
     ("_trace", "_capture"),  # reads records; exists while a model runs
@@ -29,6 +33,7 @@ HOUSE = (
     ("_values",),
     ("storage",),  # what a caller says and reads of values on disk
     ("_files",),
+    ("_arrow",),
     ("_unseen",),
     ("_records",),
     ("_structure",),
@@ -49,6 +54,7 @@ NO_TORCH = (
     "_terms",
     "selectors",
     "errors",
+    "_arrow",
     "_capture.call_site",
 )
 ONE_FILE_EACH = ("networkx", "pyarrow", "pydot")
