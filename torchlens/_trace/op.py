@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torchlens._keys.chains import Frame
-from torchlens._keys.names import Written, operation_of, torch_name
+from torchlens._keys.names import operation_of
 from torchlens._records import Context, Kind
 from torchlens._trace.reference import referenced
 from torchlens._trace.view import View
@@ -43,10 +43,6 @@ class Op(View):
     @property
     def _row(self) -> int:
         return self._reader.numbers.rows[self.index]
-
-    @property
-    def _written(self) -> Written:
-        return Written.of(self._reader.rows, self._row)
 
     @property
     def title(self) -> str:
@@ -87,14 +83,14 @@ class Op(View):
     @property
     def spelling_known(self) -> bool:
         """Whether `x + 1` could be told from `1 + x`; if not, `func_name` is the plain name."""
-        return self.kind != "call" or self._reader.speller.spelling(self._written).known
+        return self._reader.is_spelling_known(self._row)
 
     @property
     def operation(self) -> str:
         """Torch's own name: `add` for `+`, `+=`, `add_` and `1 + x` alike."""
         if self.kind not in ("call", "boundary"):
             return self.kind
-        return operation_of(self._reader.speller.name(self._reader.rows.func[self._row]))
+        return operation_of(self._reader.name(self._row))
 
     @property
     def scopes(self) -> frozenset[str]:
@@ -129,11 +125,7 @@ class Op(View):
     @property
     def composites(self) -> tuple[str, ...]:
         """The Python-written torch functions the call was reached through, outermost first."""
-        return tuple(map(torch_name, self._reader.chains.composites(self._site)))
-
-    @property
-    def _site(self) -> int:
-        return self._reader.rows.site[self._row]
+        return self._reader.composites(self._row)
 
     @property
     def _tensor(self) -> Recorded:
@@ -159,7 +151,7 @@ class Op(View):
 
     @property
     def device(self) -> torch.device:
-        return self._seen.device
+        return self._reader.values.device(self._seen)
 
     @property
     def nbytes(self) -> int:
@@ -219,7 +211,7 @@ class Op(View):
     @property
     def call_site(self) -> tuple[Frame, ...]:
         """The frames from the module's forward down to the call, outermost first; may be empty."""
-        return self._reader.chains.frames(self._site)
+        return self._reader.frames(self._row)
 
     @property
     def graph(self) -> GraphPosition:

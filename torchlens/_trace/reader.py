@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any, cast
 
 from torchlens import flops
-from torchlens._keys.chains import Chains
-from torchlens._keys.names import Speller
+from torchlens._keys.chains import Chains, Frame
+from torchlens._keys.names import Speller, Written, torch_name
 from torchlens._records import OpNumbers, Record
 from torchlens._structure import around
 from torchlens._trace.features import Features
@@ -27,9 +27,12 @@ class TraceReader:
         self.record = record
         self.rows = record.rows
         self.ledger = ledger
-        self.values = ValueStore(record, ledger)
         self.features = features
         self._costs: dict[int, Cost] = {}
+
+    @cached_property
+    def values(self) -> ValueStore:
+        return ValueStore(self.record, self.ledger)
 
     @cached_property
     def numbers(self) -> OpNumbers:
@@ -223,6 +226,22 @@ class TraceReader:
         """What a row gave."""
         out: Any = self.rows.out[row]
         return cast("tuple[Recorded, ...]", out)[slot] if type(out) is tuple else out
+
+    def name(self, row: int) -> str:
+        """Torch's name of a row's function; of what is no call, the name that stands in its place."""
+        return self.speller.name(self.rows.func[row])
+
+    def is_spelling_known(self, row: int) -> bool:
+        """Whether the code at a call was told from others that make the same call."""
+        return self.rows.kind[row] != "call" or self.speller.spelling(Written.of(self.rows, row)).known
+
+    def frames(self, row: int) -> tuple[Frame, ...]:
+        """The frames from the module's forward down to a row's call, outermost first."""
+        return self.chains.frames(self.rows.site[row])
+
+    def composites(self, row: int) -> tuple[str, ...]:
+        """The names of the Python-written torch functions that a row was reached through."""
+        return tuple(map(torch_name, self.chains.composites(self.rows.site[row])))
 
     def cost(self, row: int) -> Cost:
         """FLOPs and MACs of a row's call."""

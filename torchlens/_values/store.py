@@ -100,6 +100,10 @@ class ValueStore:
         """The tensor with the shape, strides and storage it had then; its elements may be newer."""
         return geometry_at(self._ledger, tensor, row, after=after)
 
+    def device(self, seen: Recorded) -> torch.device:
+        """Where the value was when it was computed."""
+        return seen.device
+
     def held(self, recorded: Recorded, row: int) -> Tensor | None:
         """The tensor that is kept in memory for what a row gave, with its geometry then; None if none is."""
         if isinstance(recorded, Ghost):

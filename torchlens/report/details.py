@@ -88,7 +88,7 @@ def _origin(op: Op, *, whole_layer: bool = False) -> Iterator[tuple[str, str]]:
 
 def _value(op: Op) -> str:
     seen = op._seen
-    text = f"{shape_text(shape_of(seen))} {str(seen.dtype).removeprefix('torch.')} {seen.device}"
+    text = f"{shape_text(shape_of(seen))} {str(seen.dtype).removeprefix('torch.')} {op.device}"
     try:
         text += ", requires grad" if op.requires_grad else ""
         _ = op.out

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchlens._keys.names import Written
 from torchlens._trace.provenance import find_provenance
 from torchlens._trace.reader import TraceReader
 from torchlens.report.amounts import quantity, shape_text
@@ -94,7 +93,8 @@ def _values(reader: TraceReader, rows: Iterable[int]) -> Iterable[str]:
         op = reader.numbers.first[row]
         label = reader.layering.layers[reader.layering.layer_of[op]].label
         seen = reader.values.geometry(reader.tensor(row, 0), row, after=True)
-        yield f"{label} {shape_text(shape_of(seen))} {str(seen.dtype).removeprefix('torch.')} {seen.device}"
+        device = reader.values.device(seen)
+        yield f"{label} {shape_text(shape_of(seen))} {str(seen.dtype).removeprefix('torch.')} {device}"
 
 
 def _warnings(reader: TraceReader) -> Iterable[str]:
@@ -107,8 +107,4 @@ def _warnings(reader: TraceReader) -> Iterable[str]:
 
 
 def _unknown_spellings(reader: TraceReader) -> int:
-    kinds = reader.rows.kind
-    return sum(
-        kind == "call" and not reader.speller.spelling(Written.of(reader.rows, row)).known
-        for row, kind in enumerate(kinds)
-    )
+    return sum(not reader.is_spelling_known(row) for row in range(len(reader.rows)))

@@ -89,7 +89,7 @@ def _flops(reader: TraceReader) -> str:
     unknown = [row for row, cost in enumerate(costs) if cost.flops is None]
     if not unknown:
         return text
-    names = Counter(operation_of(reader.speller.name(reader.rows.func[row])) for row in unknown)
+    names = Counter(operation_of(reader.name(row)) for row in unknown)
     counted = [name if n == 1 else f"{name} ×{n}" for name, n in names.most_common()]
     return f"{text}; not known for {quantity(len(unknown), 'call')}: {listed(counted)}"
 
