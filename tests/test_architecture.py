@@ -41,6 +41,7 @@ HOUSE = (
     ("_terms",),
     ("options",),
     ("errors",),
+    ("_version",),
 )
 LAZY = ("torchlens",)  # may import inside functions
 DOORS = ("cli", "pytest_plugin")  # may import `torchlens` itself, through whose table they reach the rest

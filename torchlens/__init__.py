@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from torchlens._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from torchlens import errors, options, report, selectors
     from torchlens._api.capturing import capture, trace
+    from torchlens._api.files import load, save
     from torchlens._api.planning import plan
     from torchlens._api.plucking import extract, pluck
     from torchlens._api.recording import Recording, record
@@ -16,8 +19,6 @@ if TYPE_CHECKING:
     from torchlens.selectors import func, in_func, in_module, label, line, module, output, where
     from torchlens.storage import to_disk
     from torchlens.storage.reading import load_values
-
-__version__ = "0.1.0"
 
 _SELECTORS = ("func", "in_func", "in_module", "label", "line", "module", "output", "where")
 _LAZY = {
@@ -28,6 +29,8 @@ _LAZY = {
     "pluck": ("torchlens._api.plucking", "pluck"),
     "record": ("torchlens._api.recording", "record"),
     "trace": ("torchlens._api.capturing", "trace"),
+    "load": ("torchlens._api.files", "load"),
+    "save": ("torchlens._api.files", "save"),
     "load_values": ("torchlens.storage.reading", "load_values"),
     "plan": ("torchlens._api.planning", "plan"),
     "to_disk": ("torchlens.storage", "to_disk"),
@@ -51,6 +54,7 @@ __all__ = [
     "in_module",
     "label",
     "line",
+    "load",
     "load_values",
     "module",
     "options",
@@ -59,6 +63,7 @@ __all__ = [
     "pluck",
     "record",
     "report",
+    "save",
     "selectors",
     "to_disk",
     "trace",

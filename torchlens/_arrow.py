@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -44,6 +45,82 @@ def build(
 
     arrays: list[pa.Array[Any]] = [pa.array(values[column.name], _type_of(column.type)) for column in columns]
     return pa.Table.from_arrays(arrays, schema=schema_of(columns, metadata))
+
+
+def to_octets(table: pa.Table) -> bytes:
+    """The table in Arrow's streaming format, uncompressed."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def from_octets(octets: bytes, columns: Sequence[Column], num_rows: int) -> dict[str, list[Any]]:
+    """The columns of a table from its bytes, which nobody vouches for; a `ValueError` if anything is amiss.
+
+    Nothing compressed is read, so that what comes out is no larger than what went in.
+    """
+    import pyarrow as pa
+
+    try:
+        for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(octets)):
+            if is_compressed(message.metadata.to_pybytes()):
+                raise ValueError("it is compressed")
+        table = pa.ipc.open_stream(pa.BufferReader(octets)).read_all()
+        table.validate(full=True)
+        if table.column_names != [column.name for column in columns] or table.num_rows != num_rows:
+            raise ValueError(f"it has {table.num_rows} rows of {', '.join(table.column_names)[:200]}")
+        for column in columns:
+            held = table[column.name]
+            if held.type != _type_of(column.type) or (held.null_count and not column.nullable):
+                raise ValueError(f"its column {column.name} is of another type, or has gaps")
+        return {column.name: table[column.name].to_pylist() for column in columns}
+    except (pa.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as error:
+        raise ValueError(f"it is no table: {error}") from error
+
+
+def is_compressed(metadata: bytes) -> bool:
+    """Whether a message of a stream says that its body is compressed.
+
+    Reads the one field from the message's flatbuffer, as laid out in
+    https://arrow.apache.org/docs/format/Columnar.html#format-metadata.
+    What can't be read counts as compressed.
+    """
+    try:
+        message = int.from_bytes(metadata[:4], "little")
+        kind = metadata[_field(metadata, message, _HEADER_TYPE) or len(metadata)]
+        header = _pointed_at(metadata, message, _HEADER)
+        if kind == _DICTIONARY_BATCH:
+            header, kind = _pointed_at(metadata, header, _DATA), _RECORD_BATCH
+        return kind == _RECORD_BATCH and _field(metadata, header, _COMPRESSION) != 0
+    except (struct.error, IndexError):
+        return True
+
+
+_HEADER_TYPE: Final = 1
+_HEADER: Final = 2
+_DATA: Final = 1
+_COMPRESSION: Final = 3
+"""Numbers of fields in the tables Message, DictionaryBatch and RecordBatch."""
+_DICTIONARY_BATCH: Final = 2
+_RECORD_BATCH: Final = 3
+
+
+def _field(octets: bytes, table: int, number: int) -> int:
+    """Where a field of a flatbuffer's table lies; 0 if the table has none."""
+    fields = table - struct.unpack_from("<i", octets, table)[0]
+    if fields < 0 or 4 + 2 * number >= struct.unpack_from("<H", octets, fields)[0]:
+        return 0
+    offset: int = struct.unpack_from("<H", octets, fields + 4 + 2 * number)[0]
+    return offset and table + offset
+
+
+def _pointed_at(octets: bytes, table: int, number: int) -> int:
+    at = _field(octets, table, number)
+    target: int = at + struct.unpack_from("<I", octets, at)[0]
+    return target
 
 
 def _type_of(name: ColumnType) -> pa.DataType:

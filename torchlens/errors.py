@@ -91,5 +91,9 @@ class OverwrittenError(UnreadableError):
     """The value was overwritten in place and its bytes were not kept."""
 
 
+class UnsavedFunctionError(UnreadableError):
+    """The function is none of torch's that a file may name; a loaded trace knows its name only."""
+
+
 class IncompleteError(UnreadableError):
     """The forward did not get far enough to have this value."""

@@ -62,7 +62,10 @@ class Trace:
         return self._views.reader.record
 
     def _finish(self, record: Record, ledger: Ledger) -> None:
-        self._open_views = Views(TraceReader(record, ledger, AllFeatures()))
+        self._read_from(TraceReader(record, ledger, AllFeatures()))
+
+    def _read_from(self, reader: TraceReader) -> None:
+        self._open_views = Views(reader)
 
     @property
     def ops(self) -> Named[Op]:

@@ -402,7 +402,7 @@ class Session:
         return RunOptions(
             options.seed,
             options.max_copied,
-            torch.__version__,
+            str(torch.__version__),
             platform.python_version(),
             fused=options.fused,
             save=None if self._holding.is_whole else str(choices.saved),

@@ -27,29 +27,39 @@ class Param(View):
         return self._reader.record.params[self.index].addresses
 
     @property
-    def value(self) -> torch.Tensor:
-        """The parameter itself, by reference: it shows what it holds now."""
+    def _tensor(self) -> torch.Tensor:
         return self._reader.record.params[self.index].tensor
 
     @property
+    def value(self) -> torch.Tensor:
+        """The parameter itself, by reference: it shows what it holds now.
+
+        A loaded trace has it only if it was saved with `params=True`, else `MissingValueError` is raised.
+        """
+        values, tensor = self._reader.values, self._tensor
+        values.check_there(tensor, self.address)
+        values.check_bytes(tensor, self.address)
+        return tensor
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.value.shape)
+        return tuple(self._tensor.shape)
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.value.dtype
+        return self._tensor.dtype
 
     @property
     def numel(self) -> int:
-        return self.value.numel()
+        return self._tensor.numel()
 
     @property
     def nbytes(self) -> int:
-        return self.value.nbytes
+        return self._tensor.nbytes
 
     @property
     def trainable(self) -> bool:
-        return self.value.requires_grad
+        return self._tensor.requires_grad
 
     @property
     def ops(self) -> Sequence[Op]:

@@ -59,7 +59,8 @@ class ValueStore:
             return alias
         self._check_storage(alias, what)
         key = storage_key(alias)
-        self._check_unchanged(tensor, row, what)
+        self.check_unchanged(tensor, row, what)
+        self.check_bytes(alias, what)
         undo = to_undo(region_of(alias), self._writes_since(key, row, after))
         if not undo:
             return alias
@@ -69,6 +70,9 @@ class ValueStore:
                 f"the value of {what} was overwritten in place by row {lost.row}, and not saved before: "
                 f"{lost.lost}"
             )
+        for write in undo:
+            if write.saved is not None:
+                self.check_bytes(write.saved, what)
         return rebuilt(alias, undo)
 
     def _not_kept(self, what: str) -> str:
@@ -157,7 +161,7 @@ class ValueStore:
         recorded, edge = self._recorded_edge(tensor, row)
         if recorded:
             return edge
-        self._check_unchanged(tensor, row, what)
+        self.check_unchanged(tensor, row, what)
         return gradient_edge_of(tensor)
 
     def _check_storage(self, tensor: Tensor, what: str) -> None:
@@ -172,7 +176,13 @@ class ValueStore:
                 "of the value before its storage is freed"
             )
 
-    def _check_unchanged(self, tensor: Tensor, row: int, what: str) -> None:
+    def check_there(self, recorded: Recorded, what: str) -> None:
+        """Raise if there are no elements to read: of live tensors, there always are."""
+
+    def check_bytes(self, tensor: Tensor, what: str) -> None:
+        """Raise if the elements that the tensor shows are not the recorded ones: of live ones, never."""
+
+    def check_unchanged(self, tensor: Tensor, row: int, what: str) -> None:
         """Raise if torch's version counter rose by more than the writes that were seen."""
         baseline = self._baseline(tensor, row)
         if baseline is None:

@@ -1,0 +1,299 @@
+"""What a record has once, as JSON and back: the model's structure, options, how the run ended."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, cast, get_args
+
+from torch import Tensor
+
+from torchlens._files.sealed import Fields, Json, as_list, as_object
+from torchlens._records import (
+    Census,
+    CensusEntry,
+    Context,
+    Failure,
+    Reached,
+    Reason,
+    ReasonName,
+    Record,
+    RunOptions,
+    Status,
+)
+from torchlens._structure import BufferEntry, Place, Structure
+from torchlens._values.ghost import Recorded
+from torchlens.saving.arguments import Number, TensorOf, decode, encode
+
+_STATUSES: Final = cast("tuple[Status, ...]", get_args(Status))
+_REASONS: Final = cast("tuple[ReasonName, ...]", get_args(ReasonName))
+_Fused = Literal["keep", "expand"]
+
+
+def facts_of(record: Record, number: Number) -> dict[str, Json]:
+    """A record's own fields; tensors by number."""
+    return {
+        "structure": _structure_of(record.structure, number),
+        "contexts": [dataclasses.asdict(context) for context in record.contexts],
+        "generators": [
+            [row, [[device, number(state)] for device, state in states]]
+            for row, states in record.generators.items()
+        ],
+        "reads": [[before, name, number(tensor)] for before, name, tensor in record.reads],
+        "aliases": [[before, number(one), number(other)] for before, one, other in record.aliases],
+        "host_edges": [
+            [row, [[number(tensor), before] for tensor, before in edges]]
+            for row, edges in record.host_edges.items()
+        ],
+        "inputs": list(record.inputs),
+        "outputs": list(record.outputs),
+        "output": encode(record.output, number),
+        "is_block": record.is_block,
+        "root_calls": list(record.root_calls),
+        "status": record.status,
+        "failure": None if record.failure is None else dataclasses.asdict(record.failure),
+        "notes": list(record.notes),
+        "reasons": [dataclasses.asdict(dataclasses.replace(r, rows=list(r.rows))) for r in record.reasons],
+        "options": dataclasses.asdict(record.options),
+        "halted_at": None if record.halted_at is None else dataclasses.asdict(record.halted_at),
+        "census": None if record.census is None else dataclasses.asdict(record.census),
+    }
+
+
+def _structure_of(structure: Structure, number: Number) -> Json:
+    return {
+        "module_places": [[list(place) for place in places] for places in structure.module_places],
+        "module_types": list(structure.module_types),
+        "training": list(structure.training),
+        "params": [
+            [number(tensor), [list(place) for place in places], tensor.requires_grad]
+            for tensor, places, _ in structure.held_params
+        ],
+        "replacements": [[number(tensor), param] for tensor, param in structure.replacements],
+        "buffers": [
+            {
+                "places": [list(place) for place in places],
+                "persistent": entry.persistent,
+                "rows": list(entry.rows),
+                "initial": None if entry.initial is None else number(entry.initial),
+                "final": None if entry.final is None else number(entry.final),
+            }
+            for places, entry in structure.held_buffers
+        ],
+    }
+
+
+class FactReader:
+    """Reads the fields of `facts_of` again; a `ValueError` for what it does not write."""
+
+    def __init__(self, fields: Fields, tensor_of: TensorOf) -> None:
+        self._fields = fields
+        self._tensor_of = tensor_of
+
+    def structure(self) -> Structure:
+        """Who holds what."""
+        found = Fields(self._fields.any("structure"))
+        places = [
+            [_holder(each) for each in as_list(item, "places")] for item in found.items("module_places")
+        ]
+        training = found.items("training")
+        types = tuple(map(_text, found.items("module_types")))
+        if not len(places) == len(training) == len(types) or not all(places):
+            raise ValueError(f"it has {len(places)} modules of {len(types)} types")
+        _check_range([holder for held in places for holder, _ in held], len(places), "module")
+        held_params = [self._param(item, len(places)) for item in found.items("params")]
+        replaced = [_several(item, 2) for item in found.items("replacements")]
+        _check_range([param for _, param in replaced], len(held_params), "parameter")
+        return Structure(
+            module_places=places,
+            module_types=types,
+            training=[bool(each) for each in training],
+            held_params=held_params,
+            replacements=[(self._tensor(tensor), cast("int", param)) for tensor, param in replaced],
+            held_buffers=[self._buffer(Fields(item), len(places)) for item in found.items("buffers")],
+        )
+
+    def _param(self, item: object, num_modules: int) -> tuple[Recorded, list[Place], None]:
+        number, places, is_trainable = _several(item, 3)
+        tensor = self._tensor(number)
+        if (
+            is_trainable
+            and isinstance(tensor, Tensor)
+            and (tensor.is_floating_point() or tensor.is_complex())
+        ):
+            tensor.requires_grad_()
+        return tensor, _places(places, num_modules), None
+
+    def _buffer(self, found: Fields, num_modules: int) -> tuple[list[Place], BufferEntry]:
+        initial, final = found.any("initial"), found.any("final")
+        entry = BufferEntry(
+            addresses=(),
+            persistent=found.flag("persistent"),
+            rows=list(found.counts("rows")),
+            initial=None if initial is None else self._tensor(initial),
+            final=None if final is None else self._tensor(final),
+            version=None,
+        )
+        return _places(found.any("places"), num_modules), entry
+
+    def contexts(self) -> list[Context]:
+        """What state of torch the calls ran under."""
+        made: list[Context] = []
+        for item in map(Fields, self._fields.items("contexts")):
+            autocast = {name: _text(dtype) for name, dtype in as_object(item.any("autocast")).items()}
+            grad, inference = item.flag("grad_enabled"), item.flag("inference_mode")
+            made.append(
+                Context(grad, inference, autocast, item.text("default_dtype"), item.text("default_device"))
+            )
+        return made
+
+    def generators(self) -> dict[int, list[tuple[str, Any]]]:
+        """States of random generators by row."""
+        return {
+            _count(row): [(_text(device), self._tensor(state)) for device, state in _lists(states, 2)]
+            for row, states in _lists(self._fields.any("generators"), 2)
+        }
+
+    def reads(self) -> list[tuple[int, str, Any]]:
+        """Values that left for Python."""
+        found = _lists(self._fields.any("reads"), 3)
+        return [(_count(before), _text(name), self._tensor(tensor)) for before, name, tensor in found]
+
+    def aliases(self) -> list[tuple[int, Any, Any]]:
+        """Objects that torch made for known storages."""
+        found = _lists(self._fields.any("aliases"), 3)
+        return [(_count(before), self._tensor(one), self._tensor(other)) for before, one, other in found]
+
+    def host_edges(self) -> dict[int, list[tuple[Any, int]]]:
+        """Data that came through the host, by row."""
+        return {
+            _count(row): [(self._tensor(tensor), _count(before)) for tensor, before in _lists(edges, 2)]
+            for row, edges in _lists(self._fields.any("host_edges"), 2)
+        }
+
+    def output(self) -> Any:
+        """What the model returned."""
+        return decode(self._fields.any("output"), self._tensor_of)
+
+    def status(self) -> Status:
+        """How the run ended."""
+        return _one_of(self._fields.any("status"), _STATUSES)
+
+    def failure(self) -> Failure | None:
+        """The exception that ended it."""
+        found = self._fields.any("failure")
+        return None if found is None else _made(Failure, found, dict.fromkeys(_fields_of(Failure), _text))
+
+    def notes(self) -> list[str]:
+        """What was not as usual."""
+        return [_text(note) for note in self._fields.items("notes")]
+
+    def reasons(self) -> list[Reason]:
+        """Why the trace cannot vouch for its graph."""
+        checks: Mapping[str, Callable[[object], Any]] = {
+            "name": lambda name: _one_of(name, _REASONS),
+            "text": _text,
+            "count": _count,
+            "rows": lambda rows: [_count(row) for row in as_list(rows, "rows")],
+        }
+        return [_made(Reason, item, checks) for item in self._fields.items("reasons")]
+
+    def options(self) -> RunOptions:
+        """Options and versions of the run."""
+        checks: Mapping[str, Callable[[object], Any]] = {
+            "seed": _maybe_integer,
+            "max_copied": _maybe_integer,
+            "torch_version": _text,
+            "python_version": _text,
+            "fused": lambda fused: _one_of(fused, cast("tuple[_Fused, ...]", get_args(_Fused))),
+            "save": lambda save: None if save is None else _text(save),
+            "grouping_policy": lambda policy: {k: _text(v) for k, v in as_object(policy).items()},
+        }
+        return _made(RunOptions, self._fields.any("options"), checks)
+
+    def halted_at(self) -> Reached | None:
+        """Where `stop_after` ended the run."""
+        found = self._fields.any("halted_at")
+        checks = {"row": _maybe_integer, "slot": _count, "call": _maybe_integer}
+        return None if found is None else _made(Reached, found, checks)
+
+    def census(self) -> Census | None:
+        """What the witness counted."""
+        found = self._fields.any("census")
+        entry: Mapping[str, Callable[[object], Any]] = {"operator": _text, "count": _count, "line": _text}
+        checks: Mapping[str, Callable[[object], Any]] = {
+            "counts": lambda counts: {name: _count(count) for name, count in as_object(counts).items()},
+            "leftovers": lambda items: [
+                _made(CensusEntry, item, entry) for item in as_list(items, "leftovers")
+            ],
+        }
+        return None if found is None else _made(Census, found, checks)
+
+    def _tensor(self, found: object) -> Recorded:
+        return self._tensor_of(_count(found))
+
+
+def _made(kind: Any, found: object, checks: Mapping[str, Callable[[object], Any]]) -> Any:
+    """A dataclass from an object that has each of its fields."""
+    fields = as_object(found)
+    if fields.keys() != checks.keys():
+        raise ValueError(f"it has {sorted(fields)} for a {kind.__name__}")
+    return kind(**{name: checks[name](held) for name, held in fields.items()})
+
+
+def _fields_of(kind: Any) -> list[str]:
+    return [each.name for each in dataclasses.fields(kind)]
+
+
+def _several(found: object, length: int) -> tuple[object, ...]:
+    items = as_list(found, "items")
+    if len(items) != length:
+        raise ValueError(f"{length} items are needed, {len(items)} are there")
+    return items
+
+
+def _lists(found: object, length: int) -> list[tuple[object, ...]]:
+    return [_several(item, length) for item in as_list(found, "lists")]
+
+
+def _holder(found: object) -> tuple[int | None, str]:
+    holder, name = _several(found, 2)
+    return None if holder is None else _count(holder), _text(name)
+
+
+def _places(found: object, num_modules: int) -> list[Place]:
+    places = [(_count(module), _text(name)) for module, name in _lists(found, 2)]
+    _check_range([module for module, _ in places], num_modules, "module")
+    if not places:
+        raise ValueError("it has something that no module holds")
+    return places
+
+
+def _check_range(numbers: Sequence[object], limit: int, what: str) -> None:
+    wrong = [n for n in numbers if n is not None and not (type(n) is int and 0 <= n < limit)]
+    if wrong:
+        raise ValueError(f"it names {what} {str(wrong[0])[:40]} of {limit}")
+
+
+def _text(found: object) -> str:
+    if type(found) is not str:
+        raise ValueError(f"{str(found)[:60]!r} is no text")
+    return found
+
+
+def _count(found: object) -> int:
+    if type(found) is not int or not 0 <= found < 2**63:
+        raise ValueError(f"{str(found)[:60]!r} is no count")
+    return found
+
+
+def _maybe_integer(found: object) -> int | None:
+    if found is not None and type(found) is not int:
+        raise ValueError(f"{str(found)[:60]!r} is no integer")
+    return found
+
+
+def _one_of(found: object, known: Sequence[Any]) -> Any:
+    if found not in known:
+        raise ValueError(f"{str(found)[:60]!r} is none of {', '.join(known)}")
+    return found

@@ -1,0 +1,371 @@
+"""Reading a saved trace: every part is checked against the manifest, every number against what it counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+
+from torch import Tensor
+
+from torchlens import _arrow
+from torchlens._files.sealed import Fields, as_list, as_object, parse, unseal
+from torchlens._keys.chains import Frame
+from torchlens._records import Kind, ModuleCallEntry, OpNumbers, Reached, Record, Rows, Side
+from torchlens._trace.features import Features
+from torchlens._trace.layering import LayerEntry, Layering
+from torchlens._values.ghost import Recorded
+from torchlens._values.ledger import Ledger, MetadataWrite, Write
+from torchlens._values.lineage import Lineage
+from torchlens._values.storage_index import StorageIndex
+from torchlens._values.versions import version_of
+from torchlens.errors import DamagedFileError, FileFormatError
+from torchlens.flops.cost import Cost
+from torchlens.saving.archive import Archive, open_archive
+from torchlens.saving.arguments import decode
+from torchlens.saving.blobs import Kept, MappedBlobs, check_places
+from torchlens.saving.facts import FactReader
+from torchlens.saving.functions import Unresolved, resolve
+from torchlens.saving.layout import (
+    FORMAT,
+    MANIFEST,
+    RECORD,
+    SHARD_NAME,
+    TABLES,
+    VERSION,
+    table_name,
+)
+from torchlens.saving.loaded_tensors import LoadedTensors
+from torchlens.saving.saved_reader import SavedReader, Told
+
+Columns = Mapping[str, list[Any]]
+_KINDS: Final = frozenset(get_args(Kind))
+_SIDES: Final = frozenset(["left", "right", "unknown", None])
+_KEYWORDS: Final = (dict, type(None))
+_MOST_MANIFEST: Final = 2**24
+"""Bytes. Its parts are a dozen and a file for each GiB of values."""
+
+
+def read_trace(path: Path, features: Features) -> SavedReader:
+    """The reader of a saved trace.
+
+    `PathNotFoundError` if nothing is there, `FileFormatError` if it is no saved trace or one of another
+    format version, `DamagedFileError` if a part is not as it was written.
+    """
+    archive = open_archive(path)
+    try:
+        manifest = _manifest_of(archive)
+        return _Building(archive, manifest, features).reader()
+    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error}; copy it again") from error
+    except OSError as error:
+        raise DamagedFileError(f"{path} cannot be read: {error.strerror}; copy it again") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    parts: Mapping[str, Fields]
+    """By name of the file."""
+
+    def shards(self) -> dict[int, int]:
+        """Sizes of the safetensors files, by number."""
+        names = [name for name in self.parts if SHARD_NAME.fullmatch(name)]
+        return {int(name[7:12]): self.parts[name].count("bytes") for name in names}
+
+
+def _manifest_of(archive: Archive) -> _Manifest:
+    if archive.size(MANIFEST) > _MOST_MANIFEST:
+        raise ValueError(f"its manifest has {archive.size(MANIFEST)} bytes")
+    octets = archive.read(MANIFEST)
+    fields = Fields(parse(octets))  # a later version may have no checksum
+    kind, version = (fields.any(name) if name in fields else None for name in ("format", "version"))
+    if kind != FORMAT or type(version) is not int or version != VERSION:
+        raise FileFormatError(
+            f"{archive.path} says format {str(kind)[:40]!r}, version {str(version)[:40]}; this release reads "
+            f"{FORMAT!r}, version {VERSION}: read it with the release that wrote it"
+        )
+    parts = {name: Fields(part) for name, part in as_object(Fields(unseal(octets)).any("parts")).items()}
+    for name, part in parts.items():
+        if name not in archive.names():
+            raise ValueError(f"its part {name[:80]!r} is missing")
+        if archive.size(name) != part.count("bytes"):
+            raise ValueError(f"{name} has {archive.size(name)} bytes, {part.count('bytes')} were written")
+    if missing := {RECORD, *map(table_name, TABLES)} - parts.keys():
+        raise ValueError(f"its manifest does not name {min(missing)}")
+    return _Manifest(parts)
+
+
+class _Building:
+    """Puts a record together from the parts of a file."""
+
+    def __init__(self, archive: Archive, manifest: _Manifest, features: Features) -> None:
+        self._archive = archive
+        self._manifest = manifest
+        self._features = features
+        self._tables = {table: self._table(table) for table in TABLES}
+        storages = self._tables["storages"]
+        names = ("shard", "begin", "nbytes", "low", "sha256")
+        kept = [Kept(*each) for each in zip(*(storages[name] for name in names))]
+        check_places(archive, kept, manifest.shards())
+        self._blobs = MappedBlobs(archive, kept)
+        self._tensors = LoadedTensors(self._tables["tensors"], kept, self._blobs)
+        self._fields = Fields(parse(self._part(RECORD)))
+        self._facts = FactReader(self._fields, self._tensors.__getitem__)
+
+    def _part(self, name: str) -> bytes:
+        octets = self._archive.read(name)
+        if hashlib.sha256(octets).hexdigest() != self._manifest.parts[name].text("sha256"):
+            raise ValueError(f"the bytes of {name} are not those that were written")
+        return octets
+
+    def _table(self, table: str) -> Columns:
+        name = table_name(table)
+        try:
+            return _arrow.from_octets(
+                self._part(name), TABLES[table], self._manifest.parts[name].count("rows")
+            )
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+    def reader(self) -> SavedReader:
+        """All of it."""
+        rows = self._rows()
+        numbers = OpNumbers.of(rows)
+        record = self._record(rows)
+        told = self._told(record, numbers)
+        return SavedReader(record, self._ledger(numbers), self._features, told)
+
+    def _value(self, text: str) -> Any:
+        return decode(json.loads(text), self._tensors.__getitem__)
+
+    def _rows(self) -> Rows:
+        table = self._tables["rows"]
+        count = len(table["kind"])
+        calls = len(self._tables["module_calls"]["module"])
+        functions = [_function(item) for item in self._fields.items("functions")]
+        _check(table["function"], len(functions), "function")
+        _check(table["call"], calls, "module call")
+        _check(table["site"], len(self._tables["sites"]["frames"]), "site")
+        _check(table["context"], len(self._fields.items("contexts")), "context")
+        if not _KINDS.issuperset(table["kind"]) or not _SIDES.issuperset(table["side"]):
+            raise ValueError("it has rows of an unknown kind")
+        outs = [
+            tuple(map(self._tensors.__getitem__, out)) if several else self._tensors[_only(out)]
+            for out, several in zip(table["outs"], table["is_tuple"])
+        ]
+        args = [self._value(text) for text in table["args"]]
+        kwargs = [None if text is None else self._value(text) for text in table["kwargs"]]
+        if any(type(each) is not tuple for each in args) or any(type(k) not in _KEYWORDS for k in kwargs):
+            raise ValueError("it has a call whose arguments are no list of them")
+        return Rows(
+            kind=cast("list[Kind]", table["kind"]),
+            func=[functions[number] for number in table["function"]],
+            site=table["site"],
+            call=table["call"],
+            context=table["context"],
+            args=args,
+            kwargs=kwargs,
+            out=outs,
+            version=[_version(out) for out in outs],
+            duration=table["duration"] if count else (),
+            side=cast("list[Side]", table["side"]),
+        )
+
+    def _record(self, rows: Rows) -> Record:
+        facts, fields = self._facts, self._fields
+        structure = facts.structure()
+        inputs, outputs = list(fields.counts("inputs")), list(fields.counts("outputs"))
+        reasons = facts.reasons()
+        buffer_rows = (entry.rows for _, entry in structure.held_buffers)
+        marked = chain(inputs, outputs, *(reason.rows for reason in reasons), *buffer_rows)
+        _check(marked, len(rows), "row")
+        calls = self._module_calls(len(structure.module_places), len(rows))
+        roots = list(fields.counts("root_calls"))
+        _check(roots, len(calls), "module call")
+        return Record(
+            rows=rows,
+            places=[None],
+            contexts=facts.contexts(),
+            structure=structure,
+            module_calls=calls,
+            generators=facts.generators(),
+            reads=facts.reads(),
+            aliases=facts.aliases(),
+            inputs=inputs,
+            outputs=outputs,
+            output=facts.output(),
+            is_block=fields.flag("is_block"),
+            root_calls=roots,
+            status=facts.status(),
+            failure=facts.failure(),
+            notes=facts.notes(),
+            reasons=reasons,
+            host_edges=facts.host_edges(),
+            options=facts.options(),
+            halted_at=_reached(facts.halted_at(), rows, calls),
+            census=facts.census(),
+        )
+
+    def _module_calls(self, num_modules: int, num_rows: int) -> list[ModuleCallEntry]:
+        table = self._tables["module_calls"]
+        _check(table["module"], num_modules, "module")
+        _check(table["start"], num_rows + 1, "row")
+        _check((end for end in table["end"] if end is not None), num_rows + 1, "row")
+        parents = table["parent"]
+        if not parents or parents[0] > 0 or any(not 0 <= parents[at] < at for at in range(1, len(parents))):
+            raise ValueError("it has a module call inside a later one")
+        return [
+            ModuleCallEntry(
+                module,
+                parent,
+                number,
+                start,
+                self._value(args),
+                self._value(kwargs),
+                self._value(output),
+                end,
+            )
+            for module, parent, number, start, end, args, kwargs, output in zip(*table.values())
+        ]
+
+    def _told(self, record: Record, numbers: OpNumbers) -> Told:
+        rows, sites = self._tables["rows"], self._tables["sites"]
+        tensors = self._tensors
+        frames = [_frame(*each) for each in zip(*self._tables["frames"].values())]
+        _check(chain.from_iterable(sites["frames"]), len(frames), "frame")
+        return Told(
+            layering=self._layering(len(record.structure.module_places), len(numbers.rows)),
+            lineage=self._lineage(len(record.structure.held_params)),
+            costs=[Cost(*each) for each in zip(rows["flops"], rows["macs"], rows["flops_reason"])],
+            names=rows["name"],
+            known=rows["known"],
+            frames=[tuple(map(frames.__getitem__, held)) for held in sites["frames"]],
+            composites=[tuple(held) for held in sites["composites"]],
+            requires_grad={
+                (id(made), row): needs
+                for made, row, needs in zip(
+                    _outs(record.rows), numbers.rows, self._tables["ops"]["requires_grad"]
+                )
+            },
+            devices=tensors.devices,
+            lost=tensors.lost,
+            storage_of=tensors.storage_of,
+            blobs=self._blobs,
+        )
+
+    def _layering(self, num_modules: int, num_ops: int) -> Layering:
+        table = self._tables["layers"]
+        layer_of: list[int] = self._tables["ops"]["layer"]
+        if len(layer_of) != num_ops:
+            raise ValueError(f"it says the layers of {len(layer_of)} ops, and has {num_ops}")
+        _check(layer_of, len(table["label"]), "layer")
+        _check(table["module"], num_modules, "module")
+        layers = [_layer(*each) for each in zip(*table.values())]
+        pass_of: list[int] = []
+        for op, layer in enumerate(layer_of):
+            layers[layer].ops.append(op)
+            pass_of.append(len(layers[layer].ops))
+        if not all(layer.ops for layer in layers):
+            raise ValueError("it has a layer without an op")
+        return Layering(layers, layer_of, pass_of)
+
+    def _lineage(self, num_params: int) -> Lineage:
+        ops, rows = self._tables["ops"], self._tables["rows"]
+        parents = [_paired(at, found) for at, found in zip(ops["positions"], ops["parents"])]
+        if any(not 0 <= parent < op for op, edges in enumerate(parents) for _, parent in edges):
+            raise ValueError("it has an op that was computed from a later one")
+        params = [_paired(at, found) for at, found in zip(rows["positions"], rows["params"])]
+        _check((param for used in params for _, param in used), num_params, "parameter")
+        return Lineage(parents, params)
+
+    def _ledger(self, numbers: OpNumbers) -> Ledger:
+        ledger = Ledger(StorageIndex(()), None)
+        ledger.copied_bytes = self._fields.count("copied_bytes")
+        reshaped = self._tables["rows"]["reshaped"]
+        ledger.reshaped = {row for row, changed in enumerate(reshaped) if changed}
+        inplace = self._tables["ops"]["inplace"]
+        ledger.inplace = {(numbers.rows[op], numbers.slots[op]) for op, wrote in enumerate(inplace) if wrote}
+        for storage, write in self._writes(len(reshaped)):
+            ledger.writes.setdefault(self._tensors.key(storage), []).append(write)
+        for item in map(Fields, self._fields.items("metadata")):
+            change = MetadataWrite(item.count("row"), self._tensors[item.count("alias")], None)
+            ledger.metadata.setdefault(id(self._tensors[item.count("tensor")]), []).append(change)
+        return ledger
+
+    def _writes(self, num_rows: int) -> Iterable[tuple[int, Write]]:
+        table, tensors = self._tables["writes"], self._tensors
+        _check(table["row"], num_rows + 1, "row")
+        for storage, row, slot, tensor, region, index, saved, lost in zip(*table.values()):
+            write = Write(row, slot, tensors[tensor], tensors[region], lost=lost)
+            write.index = None if index is None else self._value(index)
+            if saved is not None:
+                held = tensors[saved]
+                if isinstance(held, Tensor):
+                    write.saved = held
+                else:
+                    write.lost = lost or "what it overwrote could not be written to the file"
+            yield storage, write
+
+
+def _function(item: object) -> object:
+    """The function that a file names, the word in its place, or what stands for one that is not listed."""
+    ((kind, name),) = as_object(item).items()
+    if kind == "word" and isinstance(name, str):
+        return name
+    namespace, own = map(str, as_list(name, "function"))
+    found = resolve((namespace, own)) if kind == "listed" else None
+    return Unresolved(namespace, own) if found is None else found
+
+
+def _frame(*told: Any) -> Frame:
+    return Frame(*told)
+
+
+def _layer(label: str, type: str, func_name: str, module: int) -> LayerEntry:  # noqa: A002 - the column
+    return LayerEntry(label, type, func_name, module, [])
+
+
+def _reached(found: Reached | None, rows: Rows, calls: Sequence[object]) -> Reached | None:
+    """Where a run was halted, if the record has such a place."""
+    if found is not None and found.call is not None:
+        _check([found.call], len(calls), "module call")
+    elif found is not None:
+        _check([found.row], len(rows), "row")
+        out = rows.out[found.row]
+        _check([found.slot], len(cast("tuple[Any, ...]", out)) if type(out) is tuple else 1, "output")
+    return found
+
+
+def _check(numbers: Iterable[int], limit: int, what: str) -> None:
+    """Raise unless all numbers are below the limit."""
+    wrong = next((number for number in numbers if not 0 <= number < limit), None)
+    if wrong is not None:
+        raise ValueError(f"it names {what} {wrong} of {limit}")
+
+
+def _only(numbers: Sequence[int]) -> int:
+    if len(numbers) != 1:
+        raise ValueError(f"a call gave {len(numbers)} tensors where one belongs")
+    return numbers[0]
+
+
+def _paired(positions: Sequence[str], found: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    if len(positions) != len(found):
+        raise ValueError(f"{len(found)} parents stand at {len(positions)} positions")
+    return tuple(zip(positions, found))
+
+
+def _outs(rows: Rows) -> Iterable[Recorded]:
+    for out in rows.out:
+        yield from cast("tuple[Recorded, ...]", out) if type(out) is tuple else (out,)
+
+
+def _version(out: Any) -> Any:
+    """Version counters of what a row gave; a write that a user makes into a loaded value raises them."""
+    if type(out) is tuple:
+        return tuple(map(_version, cast("tuple[Any, ...]", out)))
+    return version_of(out) if isinstance(out, Tensor) else None
