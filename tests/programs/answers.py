@@ -18,6 +18,7 @@ from torchlens._trace.reference import TensorRef
 from torchlens._trace.state import Buffer, Param
 from torchlens._trace.view import View
 from torchlens.errors import UnreadableError
+from torchlens.validation.comparison import difference
 
 KINDS: tuple[type[View], ...] = (Op, Layer, Module, ModuleCall, Param, Buffer)
 _OF_TRACE = "status error provenance notes options copied_bytes output halted_at inputs outputs".split()
@@ -29,8 +30,8 @@ def properties(kind: type[View]) -> list[str]:
     return [name for name, held in vars(kind).items() if isinstance(held, property) and name[0] != "_"]
 
 
-def answers(trace: Any) -> Iterator[tuple[str, Any]]:
-    """(question, answer) of every property of the trace and of all that is in it."""
+def answers(trace: Any, *, printed: bool) -> Iterator[tuple[str, Any]]:
+    """(question, answer) of every property of the trace and of all that is in it; what they print, if asked."""
     for name in _OF_TRACE:
         yield name, asked(trace, name)
     for things in (trace.ops, trace.layers, trace.modules, trace.module_calls, trace.params, trace.buffers):
@@ -38,7 +39,8 @@ def answers(trace: Any) -> Iterator[tuple[str, Any]]:
             for name in properties(type(thing)):
                 if name != _LIVE:
                     yield f"{thing.title}.{name}", asked(thing, name)
-            yield f"str({thing.title})", str(thing)
+            if printed:
+                yield f"str({thing.title})", str(thing)
             yield f"repr({thing.title})", repr(thing)
     graph = trace.graph
     yield "nodes", dict(graph.nodes(data=True))
@@ -104,26 +106,37 @@ class Bits:
         if not isinstance(other, Bits):
             return False
         one, two = self.tensor.detach(), other.tensor.detach()
+        if one.layout is not torch.strided or one.is_nested or one.is_quantized:
+            return difference(one, two) is None
         if (one.dtype, one.shape, one.stride()) != (two.dtype, two.shape, two.stride()):
             return False
         if one.is_meta or two.is_meta:
             return one.is_meta and two.is_meta
-        flat = [t.resolve_conj().resolve_neg().cpu().contiguous().reshape(-1) for t in (one, two)]
-        return torch.equal(*(t.view(torch.uint8) if t.numel() else t for t in flat))
+        flat = [
+            t.resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format)
+            for t in (one, two)
+        ]
+        return torch.equal(*(t.reshape(-1).view(torch.uint8) if t.numel() else t for t in flat))
 
     def __repr__(self) -> str:
         return f"{self.tensor}"
 
 
 def assert_same_answers(
-    loaded: Any, trace: Any, *, without: Callable[[str, Any, Any], bool] | None = None
+    loaded: Any,
+    trace: Any,
+    *,
+    printed: bool = True,
+    without: Callable[[str, Any, Any], bool] | None = None,
 ) -> int:
     """Compare two traces question by question; gives how many there were.
 
     `without` says of (question, found, expected) whether the difference is as it should be.
     """
     count = 0
-    for (question, found), (expected_question, expected) in zip(answers(loaded), answers(trace), strict=True):
+    for (question, found), (expected_question, expected) in zip(
+        answers(loaded, printed=printed), answers(trace, printed=printed), strict=True
+    ):
         assert question == expected_question
         if found != expected and not (without and without(question, found, expected)):
             raise AssertionError(f"{question}\n  live:   {expected!r}\n  loaded: {found!r}")

@@ -11,7 +11,7 @@ from typing import Final, cast
 import torch
 from torch import Tensor
 
-from torchlens._files.dtypes import code_of
+from torchlens._files.dtypes import NAMES, code_of
 from torchlens._unseen import unseen
 from torchlens.errors import DamagedFileError
 from torchlens.saving.archive import ALIGNMENT, Archive, Put
@@ -87,7 +87,7 @@ def _content_of(shard: _Shard) -> Iterator[bytes | memoryview]:
 
 def _elements(blob: Blob) -> tuple[str, Sequence[int]]:
     """What safetensors calls the elements, and how many there are; bytes where they don't fit."""
-    if blob.low % blob.dtype.itemsize or blob.nbytes % blob.dtype.itemsize:
+    if blob.dtype not in NAMES or blob.low % blob.dtype.itemsize or blob.nbytes % blob.dtype.itemsize:
         return "U8", [blob.nbytes]
     code, parts = code_of(blob.dtype)
     count = blob.nbytes // blob.dtype.itemsize
@@ -132,7 +132,8 @@ class MappedBlobs:
         if base is None:
             kept = self._kept[number]
             if kept.shard is None:
-                base = torch.empty(kept.nbytes, dtype=torch.uint8, device="meta")
+                device = "meta" if kept.nbytes else "cpu"
+                base = torch.empty(kept.nbytes, dtype=torch.uint8, device=device)
             else:
                 file, start = self._file(kept.shard), self._archive.place(shard_name(kept.shard))[1]
                 begin = start + kept.begin

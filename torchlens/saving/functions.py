@@ -43,7 +43,7 @@ _FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType)
 _METHODS: Final = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 _ATTRIBUTES: Final = (types.GetSetDescriptorType, property)
 _NEVER: Final = frozenset(
-    "load save from_file frombuffer from_numpy_file compile numpy tolist item map_ map2_ apply_ backward "
+    "load save from_file frombuffer from_numpy_file compile numpy tolist item backward "
     "register_hook register_post_accumulate_grad_hook share_memory_ module_load storage untyped_storage "
     "__reduce__ __reduce_ex__ _reduce_ex_internal __setstate__ __deepcopy__ __dlpack__ __torch_function__ "
     "__torch_dispatch__ __class__ __dict__ __init__ __new__ __init_subclass__ __getattribute__ __setattr__ "

@@ -94,6 +94,7 @@ TABLES: Final[Mapping[str, Sequence[Column]]] = {
         Column("is_nested", "bool", "whether it is a nested tensor"),
         Column("is_conj", "bool", "whether it shows the conjugate of its elements"),
         Column("is_neg", "bool", "whether it shows the negative of its elements"),
+        Column("parts", "string", "what a composite tensor consists of, as JSON", nullable=True),
         Column("row", "int64", "the row that gave it, where only its looks were kept", nullable=True),
         Column("before", "int64", "what the same tensor was before that row", nullable=True),
         Column("kept", "int64", "the tensor that holds its value", nullable=True),

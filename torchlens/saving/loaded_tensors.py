@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -19,6 +20,7 @@ from torchlens._values.region import Region
 from torchlens.errors import MissingValueError
 from torchlens.saving.arguments import DTYPES, LAYOUTS, device_of
 from torchlens.saving.blobs import Kept, MappedBlobs
+from torchlens.saving.composites import compose
 
 _MOST_DIMENSIONS = 64
 _MOST_ELEMENTS = 2**62
@@ -83,6 +85,7 @@ class LoadedTensors:
         self._blobs = blobs
         self._columns = columns
         self._first: dict[int, Tensor] = {}
+        self._own_keys: dict[int, StorageKey] = {}
         self._looks: dict[tuple[object, ...], Look] = {}
         self._single_dtype = _storages_of_one_dtype(columns)
         with unseen(), torch.inference_mode(False), torch.no_grad():
@@ -98,12 +101,16 @@ class LoadedTensors:
         """What names a storage here."""
         if not 0 <= storage < len(self._kept):
             raise ValueError(f"it names storage {storage} of {len(self._kept)}")
+        if storage in self._own_keys:
+            return self._own_keys[storage]
         key = storage_key(self._blobs.base(storage))
         self.storage_of[key] = storage
         return key
 
     def _made(self, row: Mapping[str, Any]) -> Recorded:
         look, key = self._look(row), self.key(row["storage"])
+        if row["parts"] is not None and row["row"] is None and row["reason"] is None:
+            return self._composite(row, look)
         if row["row"] is None and _is_whole(look):
             made = self._tensor(row, look)
             if look.device != made.device:
@@ -124,6 +131,26 @@ class LoadedTensors:
             else:
                 ghost.kept = Lost(ghost.row, _reason_of(held))
         return ghost
+
+    def _composite(self, row: Mapping[str, Any], look: Look) -> Tensor:
+        storage: int = row["storage"]
+        parts: list[Tensor] = []
+
+        def part_of(number: int) -> Tensor:
+            part = self[number]
+            if not isinstance(part, Tensor) or part.device.type != "cpu":
+                raise ValueError(f"tensor {number}, a part of another, has no elements")
+            self._blobs.verify(self._columns["storage"][number], "a part of a tensor")
+            parts.append(part)
+            return part
+
+        made = compose(json.loads(row["parts"]), look, self._blobs.base(storage), part_of)
+        key = storage_key(made)
+        if key < 0:  # it has no storage: what the record says of one, it says of the tensor
+            self._own_keys[storage] = key
+        if look.device != made.device:
+            self.devices[id(made)] = look.device
+        return made
 
     def _look(self, row: Mapping[str, Any]) -> Look:
         shape: tuple[int, ...] = tuple(row["shape"])
@@ -167,8 +194,11 @@ class LoadedTensors:
         if region.span[1] > self._kept[storage].nbytes and region.span[1] > region.span[0]:
             raise ValueError(f"a tensor ends beyond the {self._kept[storage].nbytes} bytes of its storage")
         base = self._blobs.base(storage)
-        if not look.nbytes and 0 in region.size:
-            made = torch.empty_strided(region.size, region.stride, dtype=dtype, device=base.device)
+        if 0 in region.size:
+            device = "meta" if look.device.type == "meta" else base.device
+            made = torch.empty_strided(region.size, region.stride, dtype=dtype, device=device)
+            if device != "meta":
+                made.set_(base.untyped_storage(), region.offset, region.size, region.stride)
         elif storage not in self._single_dtype:
             flat = base[: base.nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
             made = flat.as_strided(region.size, region.stride, region.offset).detach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,7 @@ from torchlens._values.region import Region
 from torchlens.errors import OverwrittenError, UnreadableError
 from torchlens.saving.archive import ALIGNMENT
 from torchlens.saving.blobs import Blob
+from torchlens.saving.composites import describe
 
 WITHHELD: Final = (
     "it lies in a parameter, and the trace was saved without parameters; save it with "
@@ -35,6 +37,8 @@ class Entry:
     look: Look
     device: torch.device
     storage: int
+    parts: str | None = None
+    """What a quantized, nested or sparse tensor consists of, as JSON."""
     before: int | None = None
     kept: int | None = None
     kept_row: int | None = None
@@ -115,23 +119,25 @@ class Tensors:
             return Entry(tensor, nothing, tensor.device, self.storage(key), reason=_UNINITIALISED)
         look = self._looks.of(tensor)
         entry = Entry(tensor, look, self._values.device(tensor), self.storage(key))
-        entry.reason = self._why_not(tensor, key)
-        if entry.reason is None and not tensor.is_meta:
+        if key not in self._params and (parts := describe(tensor, self.number)) is not None:
+            entry.parts = json.dumps(parts)
+        entry.reason = self._why_not(tensor, key, is_composite=entry.parts is not None)
+        if entry.reason is None and not tensor.is_meta and key > 0:
             self._on[entry.storage] = tensor
         return entry
 
-    def _why_not(self, tensor: Tensor, key: StorageKey) -> str | None:
+    def _why_not(self, tensor: Tensor, key: StorageKey, *, is_composite: bool) -> str | None:
         """The reason for which a tensor's elements are not written; None where they are."""
         if key in self._params:
             return WITHHELD
         try:
-            if not tensor.is_meta or tensor.layout is not torch.strided:
+            if not (is_composite or (tensor.is_meta and tensor.layout is torch.strided)):
                 plain_tensor(tensor)
             self._values.check_unchanged(tensor, -1, "it")
         except (NoElementsError, OverwrittenError) as reason:
             return str(reason)
         region = self._looks.of(tensor).region
-        if key < 0 or (not tensor.is_meta and region.span[1] > tensor.untyped_storage().nbytes()):
+        if key > 0 and not tensor.is_meta and region.span[1] > tensor.untyped_storage().nbytes():
             return "its storage was resized, and its elements are gone"
         self._values.check_bytes(tensor, "a value")
         return None
@@ -167,6 +173,7 @@ class Tensors:
             "is_nested": [look.is_nested for look in looks],
             "is_conj": [isinstance(tensor, Tensor) and tensor.is_conj() for tensor in tensors],
             "is_neg": [isinstance(tensor, Tensor) and tensor.is_neg() for tensor in tensors],
+            "parts": [entry.parts for entry in entries],
             "row": [None if ghost is None else ghost.row for ghost in ghosts],
             "before": [entry.before for entry in entries],
             "kept": [entry.kept for entry in entries],
