@@ -31,7 +31,7 @@ def properties(kind: type[View]) -> list[str]:
 
 
 def answers(trace: Any, *, printed: bool) -> Iterator[tuple[str, Any]]:
-    """(question, answer) of every property of the trace and of all that is in it; what they print, if asked."""
+    """(question, answer) of every property of the trace and of all in it; and what they print, if asked."""
     for name in _OF_TRACE:
         yield name, asked(trace, name)
     for things in (trace.ops, trace.layers, trace.modules, trace.module_calls, trace.params, trace.buffers):

@@ -107,8 +107,11 @@ class Op(View):
 
     @property
     def func(self) -> Callable[..., Any] | None:
-        """The torch function; None for what is no call, and for boundary ops that have no function."""
-        func = self._reader.rows.func[self._row]
+        """The torch function; None for what is no call, and for boundary ops that have no function.
+
+        Of a loaded trace, `UnsavedFunctionError` where it is none of torch's own.
+        """
+        func = self._reader.func(self._row)
         return None if isinstance(func, str) else func
 
     @property

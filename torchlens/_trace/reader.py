@@ -227,6 +227,10 @@ class TraceReader:
         out: Any = self.rows.out[row]
         return cast("tuple[Recorded, ...]", out)[slot] if type(out) is tuple else out
 
+    def func(self, row: int) -> Any:
+        """What a row called; of what is no call, the name that stands in its place."""
+        return self.rows.func[row]
+
     def name(self, row: int) -> str:
         """Torch's name of a row's function; of what is no call, the name that stands in its place."""
         return self.speller.name(self.rows.func[row])

@@ -27,6 +27,9 @@ from torchlens.saving.arguments import Number, TensorOf, decode, encode
 
 _STATUSES: Final = cast("tuple[Status, ...]", get_args(Status))
 _REASONS: Final = cast("tuple[ReasonName, ...]", get_args(ReasonName))
+_MOST_ADDRESSES: Final = 10_000
+_MOST_LETTERS: Final = 10_000_000
+"""Of one module's addresses."""
 _Fused = Literal["keep", "expand"]
 
 
@@ -96,11 +99,11 @@ class FactReader:
         places = [
             [_holder(each) for each in as_list(item, "places")] for item in found.items("module_places")
         ]
+        _check_addresses(places)
         training = found.items("training")
         types = tuple(map(_text, found.items("module_types")))
         if not len(places) == len(training) == len(types) or not all(places):
             raise ValueError(f"it has {len(places)} modules of {len(types)} types")
-        _check_range([holder for held in places for holder, _ in held], len(places), "module")
         held_params = [self._param(item, len(places)) for item in found.items("params")]
         replaced = [_several(item, 2) for item in found.items("replacements")]
         _check_range([param for _, param in replaced], len(held_params), "parameter")
@@ -243,6 +246,37 @@ def _made(kind: Any, found: object, checks: Mapping[str, Callable[[object], Any]
 
 def _fields_of(kind: Any) -> list[str]:
     return [each.name for each in dataclasses.fields(kind)]
+
+
+def _check_addresses(places: Sequence[Sequence[tuple[int | None, str]]]) -> None:
+    """Raise unless every module has an address, and all of them together fit into memory.
+
+    Modules that are held twice, in modules that are held twice, have exponentially many.
+    """
+    _check_range([holder for held in places for holder, _ in held], len(places), "module")
+    sizes: list[tuple[int, int] | None] = [None] * len(places)
+
+    def size(module: int, within: frozenset[int]) -> tuple[int, int]:
+        """How many addresses a module has, and letters in all of them; as `addresses_of` would spell them."""
+        known = sizes[module]
+        if known is not None:
+            return known
+        if module in within:
+            return 0, 0
+        held = [
+            ((1, 0) if holder is None else size(holder, within | {module}), len(name) + 1)
+            for holder, name in places[module]
+        ]
+        found = sum(count for (count, _), _ in held), sum(n + count * own for (count, n), own in held)
+        if found[0] > _MOST_ADDRESSES or found[1] > _MOST_LETTERS:
+            raise ValueError(f"module {module} has {found[0]} addresses")
+        if found[0]:
+            sizes[module] = found
+        return found
+
+    for module in range(len(places)):
+        if not size(module, frozenset())[0]:
+            raise ValueError(f"module {module} has no address")
 
 
 def _several(found: object, length: int) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -63,7 +63,7 @@ class Unresolved:
     namespace: str
     __name__: str
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         """A file holds no functions: raises `UnsavedFunctionError`."""
         raise UnsavedFunctionError(
             f"{self.namespace}.{self.__name__} is no function of torch's that a file may name, so the loaded "

@@ -108,7 +108,7 @@ class LoadedTensors:
         return key
 
     def _made(self, row: Mapping[str, Any]) -> Recorded:
-        look, key = self._look(row), self.key(row["storage"])
+        key, look = self.key(row["storage"]), self._look(row)
         if row["parts"] is not None and row["row"] is None and row["reason"] is None:
             return self._composite(row, look)
         if row["row"] is None and _is_whole(look):

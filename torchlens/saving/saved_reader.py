@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,9 +20,10 @@ from torchlens._values.ghost import Recorded, StorageKey
 from torchlens._values.ledger import Ledger
 from torchlens._values.lineage import Lineage
 from torchlens._values.store import ValueStore
-from torchlens.errors import MissingValueError, NotSavedError
+from torchlens.errors import DamagedFileError, MissingValueError, NotSavedError
 from torchlens.flops.cost import Cost
 from torchlens.saving.blobs import MappedBlobs
+from torchlens.saving.functions import Unresolved
 
 if TYPE_CHECKING:
     from torch.autograd.graph import GradientEdge
@@ -73,6 +74,13 @@ class SavedReader(TraceReader):
         """The edges that were saved."""
         return self._told.lineage
 
+    def func(self, row: int) -> Any:
+        """What a row called; `UnsavedFunctionError` where the file has only its name."""
+        found = self.rows.func[row]
+        if isinstance(found, Unresolved):
+            found()  # which raises
+        return found
+
     def name(self, row: int) -> str:
         """The name that was saved."""
         return self._told.names[row]
@@ -104,7 +112,10 @@ class SavedValues(ValueStore):
     def read(self, recorded: Recorded, row: int, *, after: bool, what: str) -> Tensor:
         """The value; `MissingValueError` where the file has none."""
         self.check_there(recorded, what)
-        return super().read(recorded, row, after=after, what=what)
+        try:
+            return super().read(recorded, row, after=after, what=what)
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:  # what was saved does not fit
+            raise DamagedFileError(f"the file is damaged: {what} cannot be put together: {error}") from error
 
     def check_there(self, recorded: Recorded, what: str) -> None:
         """Raise `MissingValueError` where the file has no elements."""
