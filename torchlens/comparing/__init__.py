@@ -1,0 +1,1 @@
+"""Two runs side by side: which op is which, how far their values are apart, where they part."""

@@ -1,0 +1,157 @@
+"""One run as a tree: in each module call what ran there, by what is spelled and by nothing of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+from torchlens._keys.names import operation_of
+from torchlens._trace.views import Views
+from torchlens.report.sizes import shape_of
+
+Item: TypeAlias = int
+"""What a module call consists of: a row by its number, a module call made in it by the number's complement."""
+
+
+class Spot(NamedTuple):
+    """One frame of a call site; what is not known, as a column before Python 3.11, is -1."""
+
+    file: str
+    """Without its folders."""
+    function: str
+    line: int
+    column: int
+    end_column: int
+
+
+class Site(NamedTuple):
+    """Where a call was written, outermost frame first, and the name that it has there."""
+
+    spots: tuple[Spot, ...]
+    func_name: str
+
+
+class Outline:
+    """The rows and module calls of a run, with the keys by which two runs are aligned."""
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+        self._reader = reader = views.reader
+        self._rows = reader.rows
+        self._calls = reader.record.module_calls
+        self._sites: dict[tuple[int, int], Site] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @cached_property
+    def items(self) -> list[list[Item]]:
+        """For each module call what ran in it, in capture order; 0 is the space outside all calls."""
+        found: list[list[Item]] = [[] for _ in self._calls]
+        begun = 1
+        for row, call in enumerate(self._rows.call):
+            while begun < len(self._calls) and self._calls[begun].start <= row:
+                found[self._calls[begun].parent].append(~begun)
+                begun += 1
+            found[call].append(row)
+        for at in range(begun, len(self._calls)):
+            found[self._calls[at].parent].append(~at)
+        return found
+
+    @cached_property
+    def heights(self) -> list[int]:
+        """For each module call how deep calls are nested in it: 0 where none is."""
+        heights = [0] * len(self._calls)
+        for at in range(len(self._calls) - 1, 0, -1):
+            parent = self._calls[at].parent
+            heights[parent] = max(heights[parent], heights[at] + 1)
+        return heights
+
+    @cached_property
+    def operations(self) -> list[str]:
+        """For each row torch's name of what it computes; of a buffer or source its kind and last name."""
+        reader, found = self._reader, list[str]()
+        for row, kind in enumerate(self._rows.kind):
+            name = reader.name(row)
+            if kind in ("call", "boundary"):
+                found.append(operation_of(name))
+            else:
+                found.append(kind if name == kind else f"{kind} {name.rpartition('.')[2]}")
+        return found
+
+    def site(self, row: int) -> Site:
+        """Where a row's call was written; inputs, outputs and the like have their name and no frames."""
+        reader = self._reader
+        first = reader.numbers.first[row]
+        layer = reader.layering.layer_of[first] if first < len(reader.numbers.rows) else -1
+        place = self._rows.site[row]
+        if self._rows.kind[row] not in ("call", "boundary") or layer < 0:
+            return Site((), f"{self._rows.kind[row]} {reader.name(row)}")
+        found = self._sites.get((place, layer))
+        if found is None:
+            spots = tuple(
+                Spot(
+                    frame.file.replace("\\", "/").rpartition("/")[2],
+                    frame.function,
+                    *(-1 if at is None else at for at in (frame.line, frame.column, frame.end_column)),
+                )
+                for frame in reader.frames(row)
+            )
+            found = self._sites[place, layer] = Site(spots, reader.layering.layers[layer].func_name)
+        return found
+
+    @cached_property
+    def sites(self) -> list[Site]:
+        """`site` of every row."""
+        return [self.site(row) for row in range(len(self))]
+
+    def shape(self, row: int) -> tuple[int, ...] | None:
+        """Of the first tensor that a row gave; None without one, and for a nested tensor."""
+        ops = self._reader.ops_of_row(row)
+        return shape_of(self._views.op(ops[0])._seen) if ops else None
+
+    def names(self, call: int) -> tuple[str, str]:
+        """A called module's name within the module that called it, and the name of its class."""
+        return self._names[call]
+
+    @cached_property
+    def _names(self) -> list[tuple[str, str]]:
+        modules = self._reader.record.modules
+        found: list[tuple[str, str]] = []
+        for call in self._calls:
+            entry, caller = modules[call.module], modules[self._calls[call.parent].module]
+            address, prefix = entry.addresses[0], f"{caller.addresses[0]}."
+            inner = address[len(prefix) :] if address.startswith(prefix) else address
+            found.append((inner, entry.type_name))
+        return found
+
+    def work(self, call: int) -> Hashable:
+        """The operations that ran in a module call and in all calls within it, in order."""
+        entry = self._calls[call]
+        end = len(self) if entry.end is None else entry.end
+        return tuple(self.operations[entry.start : end])
+
+
+def comes_first(one: Outline, other: Outline) -> bool:
+    """An order of runs by what is spelled of them; True as well where nothing tells them apart."""
+    if len(one) != len(other):
+        return len(one) < len(other)
+    for ours, theirs in (
+        (one.operations, other.operations),
+        (one.sites, other.sites),
+        (one.items, other.items),
+        (_all_names(one), _all_names(other)),
+        (_all_shapes(one), _all_shapes(other)),
+    ):
+        if ours != theirs:
+            return ours < theirs
+    return True
+
+
+def _all_names(outline: Outline) -> Sequence[tuple[str, str]]:
+    return [outline.names(call) for call in range(len(outline.items))]
+
+
+def _all_shapes(outline: Outline) -> Sequence[tuple[int, ...]]:
+    return [outline.shape(row) or (-1,) for row in range(len(outline))]
