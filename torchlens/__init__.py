@@ -9,6 +9,7 @@ from torchlens._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from torchlens import errors, options, report, selectors
+    from torchlens._api.bundle import Bundle
     from torchlens._api.capturing import capture, trace
     from torchlens._api.files import load, save
     from torchlens._api.planning import plan
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _SELECTORS = ("func", "in_func", "in_module", "label", "line", "module", "output", "where")
 _LAZY = {
+    "Bundle": ("torchlens._api.bundle", "Bundle"),
     "Recording": ("torchlens._api.recording", "Recording"),
     "Trace": ("torchlens._api.trace", "Trace"),
     "capture": ("torchlens._api.capturing", "capture"),
@@ -44,6 +46,7 @@ _LAZY = {
 """Public name to (module, attribute); a module itself where the attribute is None."""
 
 __all__ = [
+    "Bundle",
     "Recording",
     "Trace",
     "capture",

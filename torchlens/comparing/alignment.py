@@ -2,9 +2,9 @@
 
 Two runs are walked down from the space outside all module calls. What ran directly in two aligned module
 calls, rows and the calls made there, is two sequences in capture order. They are aligned by their longest
-common subsequence under a strict key; what is left between two aligned items is aligned under the next, looser
-key, and so on; calls that no key aligned are opened, the deepest first, and what ran in them takes their
-place. So an alignment never crosses itself, and its cost is that of the common subsequences.
+common subsequence under a strict key; what is left between two aligned items is aligned under the next,
+looser key, and so on; calls that no key aligned are opened, the deepest first, and what ran in them takes
+their place. So an alignment never crosses itself, and its cost is that of the common subsequences.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torchlens.comparing.places import Places
 from torchlens.comparing.subsequence import common_subsequence
 
 By: TypeAlias = Literal["site", "order"]
-"""`site`: the same place in the code, in the same pass; `order`: the same operation, between the same others."""
+"""`site`: the same place in the code, in the same pass; `order`: the same operation between the same ops."""
 
 
 class Pair(NamedTuple):
@@ -51,8 +51,8 @@ class Alignment:
 def align(a: Views, b: Views) -> Alignment:
     """Align the ops of two runs; `align(b, a)` is the mirror image.
 
-    What is compared is spelled out in both runs (module addresses and classes, names of functions, file names,
-    lines, shapes), so the runs may be of different processes, files, versions or implementations.
+    What is compared is spelled out in both runs (module addresses and classes, names of functions, file
+    names, lines, shapes), so they may be of different processes, files, versions or implementations.
     """
     one, other = Outline(a), Outline(b)
     if comes_first(one, other):

@@ -1,17 +1,17 @@
-"""One run as a tree: in each module call what ran there, by what is spelled and by nothing of this process."""
+"""One run as a tree: what ran in each module call, told by names, files and lines only."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from torchlens._keys.names import operation_of
 from torchlens._trace.views import Views
 from torchlens.report.sizes import shape_of
 
 Item: TypeAlias = int
-"""What a module call consists of: a row by its number, a module call made in it by the number's complement."""
+"""A part of a module call: a row by its number, or a call made in it by the complement of its number."""
 
 
 class Spot(NamedTuple):
@@ -137,21 +137,16 @@ def comes_first(one: Outline, other: Outline) -> bool:
     """An order of runs by what is spelled of them; True as well where nothing tells them apart."""
     if len(one) != len(other):
         return len(one) < len(other)
-    for ours, theirs in (
-        (one.operations, other.operations),
-        (one.sites, other.sites),
-        (one.items, other.items),
-        (_all_names(one), _all_names(other)),
-        (_all_shapes(one), _all_shapes(other)),
-    ):
+    for feature in _FEATURES:
+        ours, theirs = feature(one), feature(other)
         if ours != theirs:
-            return ours < theirs
+            return repr(ours) < repr(theirs)
     return True
 
 
-def _all_names(outline: Outline) -> Sequence[tuple[str, str]]:
-    return [outline.names(call) for call in range(len(outline.items))]
-
-
-def _all_shapes(outline: Outline) -> Sequence[tuple[int, ...]]:
-    return [outline.shape(row) or (-1,) for row in range(len(outline))]
+_FEATURES: Final[tuple[Callable[[Outline], object], ...]] = (
+    lambda outline: outline.operations,
+    lambda outline: outline.items,
+    lambda outline: [outline.names(call) for call in range(len(outline.items))],
+    lambda outline: outline.sites,
+)

@@ -38,8 +38,8 @@ class Places:
     A place is the frames of a call site: file name, function, line, columns. The lines of a function are
     counted from where it stands: of all shifts between the runs the one under which most of its calls
     coincide. A function whose lines cannot be those of one text is left out, with all places reached through
-    it: where a line of both runs has nothing in common, or where a call is left over in both that would be the
-    same on another line.
+    it: where a line has something in both runs and nothing in common, or where both have a call left over
+    that is the same but for its line.
     """
 
     def __init__(self, left: Outline, right: Outline) -> None:
@@ -52,7 +52,7 @@ class Places:
         self.right = self._numbered(right, {function: shift and 0 for function, shift in shifts.items()})
 
     def _numbered(self, outline: Outline, shifts: Mapping[Function, int | None]) -> list[int | None]:
-        known: dict[int, int | None] = {}  # by identity: many rows share a site, and a site is long to hash
+        known: dict[int, int | None] = {}
         found: list[int | None] = []
         for site in outline.sites:
             key = id(site)

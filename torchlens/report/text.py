@@ -61,10 +61,10 @@ class Printable(ABC):
         return as_html(self)
 
 
-def fact_grid(facts: Iterable[tuple[str, str]], symbols: Symbols) -> Table:
-    """Names and texts side by side; an empty name continues the one above."""
+def fact_grid(facts: Iterable[tuple[str, str]], symbols: Symbols, names: int = 10) -> Table:
+    """Names and texts side by side; an empty name continues the one above. `names`: their width."""
     grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(width=10, no_wrap=True, style="dim")
+    grid.add_column(width=names, no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
     for name, text in facts:
         grid.add_row(Text(name, style=_STYLES.get(name, "")), Text(symbols.put(text)))

@@ -1,0 +1,170 @@
+"""How far two values are apart, in float64 or complex128, a piece at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchlens.report.amounts import shape_text
+from torchlens.report.sizes import shape_of
+
+_PIECE: Final = 1 << 18
+"""Elements that are compared at a time: a few MB, whatever the size of the values."""
+
+
+class IncomparableError(Exception):
+    """Two values have no elements to compare one by one; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far two values of one shape are apart."""
+
+    equal: bool
+    """Of one dtype and equal bit for bit, any two NaNs being equal; 0.0 and -0.0 are not."""
+    unequal: int
+    """How many elements differ."""
+    max_abs: float
+    mean_abs: float
+    max_rel: float
+    mean_rel: float
+    cosine: float | None
+    """1 for equal values; None where it is not defined: one is all zero, or not all is finite."""
+
+
+class Piece(NamedTuple):
+    """Some elements of two values, in float64 or complex128, and how far they are apart."""
+
+    start: int
+    """The flat index of the first."""
+    a: Tensor
+    b: Tensor
+    apart: Tensor
+    """|a - b|: 0 for two NaNs and for two infinities of one sign, inf where one side alone is either."""
+    size: Tensor
+    """max(|a|, |b|)."""
+    unequal: Tensor
+
+
+def measure(a: Tensor, b: Tensor) -> Difference:
+    """How far two values are apart; raises `IncomparableError` where they have no elements in common.
+
+    An absolute difference is |a - b|, a relative one |a - b| / max(|a|, |b|), and 0 where both are 0. Two
+    NaNs differ by 0, as do two infinities of one sign; a NaN or an infinity beside anything else by inf, both
+    ways. All is computed in float64, complex values in complex128, booleans as 0 and 1; of integers beyond
+    2**53 `unequal` and `equal` are exact and the amounts are not. The cosine is that of the flattened values,
+    of complex ones its real part.
+    """
+    if a is b:
+        _plain(a)
+        return _SAME
+    left, right = comparable(a, b)
+    if a.dtype == b.dtype and not _unequal_bits(left.reshape(-1), right.reshape(-1)).any():
+        return _SAME
+    unequal, sum_abs, sum_rel, max_abs, max_rel = 0, 0.0, 0.0, 0.0, 0.0
+    products = torch.zeros(3, dtype=torch.float64)
+    for piece in pieces(left, right):
+        relative = _relative(piece)
+        unequal += int(piece.unequal.sum())
+        sum_abs, sum_rel = sum_abs + float(piece.apart.sum()), sum_rel + float(relative.sum())
+        max_abs, max_rel = max(max_abs, float(piece.apart.max())), max(max_rel, float(relative.max()))
+        products += _products(piece).cpu()
+    count = max(left.numel(), 1)
+    if a.dtype == b.dtype and not unequal:
+        return _SAME
+    return Difference(False, unequal, max_abs, sum_abs / count, max_rel, sum_rel / count, _cosine(products))
+
+
+def comparable(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The two values as plain tensors of one shape on one device."""
+    if shape_of(a) != shape_of(b):
+        raise IncomparableError(f"shapes differ: {shape_text(shape_of(a))} and {shape_text(shape_of(b))}")
+    left, right = _plain(a), _plain(b)
+    if left.device != right.device or left.device.type == "mps":  # which has no float64
+        left, right = left.cpu(), right.cpu()
+    return left, right
+
+
+def pieces(a: Tensor, b: Tensor) -> Iterator[Piece]:
+    """The elements of two plain tensors of one shape, piece by piece; nothing for tensors without any."""
+    wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    for start in range(0, flat_a.numel(), _PIECE):
+        ours, theirs = flat_a[start : start + _PIECE], flat_b[start : start + _PIECE]
+        x, y = _widened(ours, wide), _widened(theirs, wide)
+        both_nan = x.isnan() & y.isnan()
+        apart = torch.where((x == y) | both_nan, 0.0, (x - y).abs())
+        apart = torch.where(apart.isnan(), math.inf, apart)
+        unequal = x != y if a.dtype != b.dtype else _unequal_bits(ours, theirs)
+        yield Piece(start, x, y, apart, torch.maximum(x.abs(), y.abs()), unequal & ~both_nan)
+
+
+def numbers_of(value: Tensor) -> Tensor:
+    """The elements of a value in one row as float64, absolute values for complex ones."""
+    plain = _plain(value)
+    plain = plain.cpu() if plain.device.type == "mps" else plain
+    flat = plain.reshape(-1)
+    return _widened(flat, torch.complex128).abs() if flat.is_complex() else _widened(flat, torch.float64)
+
+
+def _plain(value: Tensor) -> Tensor:
+    """The value as a strided tensor with elements."""
+    if value.is_meta:
+        raise IncomparableError("a value on meta has no elements")
+    if value.is_nested:
+        raise IncomparableError("a nested tensor has no one shape")
+    value = value.detach()
+    if value.is_quantized:
+        return value.dequantize()
+    if value.layout is not torch.strided:
+        return value.to_dense()
+    return value.resolve_conj().resolve_neg()
+
+
+def _widened(values: Tensor, wide: torch.dtype) -> Tensor:
+    try:
+        return values.to(wide)
+    except RuntimeError as error:
+        raise IncomparableError(f"torch does not compute with {values.dtype}") from error
+
+
+_BITS: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _unequal_bits(a: Tensor, b: Tensor) -> Tensor:
+    """Which elements of two flat tensors of one dtype differ in any bit."""
+    if a.is_complex():
+        left, right = (
+            torch.view_as_real(value.contiguous()).view(_BITS[value.itemsize // 2]) for value in (a, b)
+        )
+        return (left != right).any(-1)
+    return a.contiguous().view(_BITS[a.itemsize]) != b.contiguous().view(_BITS[b.itemsize])
+
+
+def _relative(piece: Piece) -> Tensor:
+    """The relative differences; inf beside infinities."""
+    relative = torch.where(piece.apart == 0, 0.0, piece.apart / piece.size)
+    return torch.where(relative.isnan(), math.inf, relative)
+
+
+def _products(piece: Piece) -> Tensor:
+    """<a, b>, <a, a> and <b, b>."""
+    pairs = ((piece.a, piece.b), (piece.a, piece.a), (piece.b, piece.b))
+    return torch.stack([torch.vdot(one, other).real for one, other in pairs])
+
+
+def _cosine(products: Tensor) -> float | None:
+    both, a, b = (float(product) for product in products)
+    if a == b == 0:
+        return 1.0
+    if a == 0 or b == 0 or not all(map(math.isfinite, (both, a, b))):
+        return None
+    return max(-1.0, min(1.0, both / math.sqrt(a) / math.sqrt(b)))
+
+
+_SAME: Final = Difference(True, 0, 0.0, 0.0, 0.0, 0.0, 1.0)

@@ -1,0 +1,166 @@
+"""`first_divergence`: the op at which two runs part, what it read in each, and what it gave."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from torch import Tensor
+
+from torchlens._trace.op import Op
+from torchlens._trace.views import Views
+from torchlens.comparing.alignment import Alignment, By, Pair, align
+from torchlens.comparing.differences import IncomparableError
+from torchlens.comparing.excess import Excess, find_excess
+from torchlens.comparing.inputs import Inputs, inputs_of
+from torchlens.comparing.page import divergence_parts, no_divergence_parts
+from torchlens.comparing.reading import read
+from torchlens.comparing.statistics import Statistics, summarize_value
+from torchlens.comparing.tolerances import Asked, Tolerance, checked, tolerance_between
+from torchlens.report.text import Printable, Symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The op at a divergence as it stands in one run."""
+
+    label: str
+    module: str
+    """Address and class of the module it ran in."""
+    call_site: Sequence[str]
+    """The frames from the module's forward down to the call with the text of their lines as it is now."""
+    statistics: Statistics
+
+
+@dataclass(frozen=True, repr=False)
+class Divergence(Printable):
+    """The first op whose values differ by more than the tolerance. True, and a rich renderable."""
+
+    names: tuple[str, str]
+    a: Side
+    b: Side
+    by: By
+    """How the op was aligned: by its place in the code, or by the order of operations."""
+    tolerance: Tolerance
+    excess: Excess | None
+    """None where the two values have different shapes."""
+    inputs: Inputs
+    compared: int
+    """How many values were compared before it, and agree."""
+    not_compared: Sequence[tuple[str, str]]
+    """Label and reason of the ops before it whose values could not be compared."""
+    only_in_a: Sequence[str]
+    """Labels of the ops before it that the first run alone has."""
+    only_in_b: Sequence[str]
+    """Labels of the ops before its op in the second run that this run alone has."""
+
+    def parts(self, width: int, symbols: Symbols) -> Iterator[RenderableType]:
+        """What differs, what came before it, what it read, and both sides."""
+        return divergence_parts(self, symbols)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, repr=False)
+class NoDivergence(Printable):
+    """No value that was compared differs by more than the tolerance. False, and a rich renderable."""
+
+    names: tuple[str, str]
+    compared: int
+    not_compared: Sequence[tuple[str, str]]
+    """Label and reason of the ops whose values could not be compared."""
+    only_in_a: Sequence[str]
+    """Labels of the ops that the first run alone has."""
+    only_in_b: Sequence[str]
+
+    def parts(self, width: int, symbols: Symbols) -> Iterator[RenderableType]:
+        """How many values agree, what could not be compared, and what one run alone has."""
+        return no_divergence_parts(self, symbols)
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def first_divergence(
+    a: Views, b: Views, names: tuple[str, str] = ("a", "b"), tolerance: Asked = None
+) -> Divergence | NoDivergence:
+    """Go through the ops of both runs, in the order of the first, up to one whose values differ.
+
+    `tolerance` is how far an element may be off: a number for absolute and relative, a pair (relative,
+    absolute), None for that of the coarser dtype of the two. Values of different shapes differ.
+    """
+    return _Search(a, b, names, checked(tolerance)).run()
+
+
+class _Search:
+    """One walk over the pairs, with what was found on the way."""
+
+    def __init__(self, a: Views, b: Views, names: tuple[str, str], asked: Asked) -> None:
+        self._a, self._b, self._names, self._asked = a, b, names, asked
+        self._found: Alignment = align(a, b)
+        self._agreeing: set[int] = set()
+        self._skipped: list[tuple[str, str]] = []
+
+    def run(self) -> Divergence | NoDivergence:
+        for pair in self._found.pairs:
+            one, other = read(self._a, pair.a), read(self._b, pair.b)
+            if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+                name, reason = (self._names[0], one) if isinstance(one, str) else (self._names[1], other)
+                self._skipped.append((self._a.op(pair.a).label, f"{name}: {reason}"))
+                continue
+            tolerance = tolerance_between(self._asked, one.dtype, other.dtype)
+            try:
+                excess = find_excess(one, other, tolerance)
+            except IncomparableError as error:
+                if one.is_nested or other.is_nested or _looks(one) == _looks(other):
+                    self._skipped.append((self._a.op(pair.a).label, str(error)))
+                    continue
+                return self._divergence(pair, (one, other), tolerance, None)
+            if excess is not None:
+                return self._divergence(pair, (one, other), tolerance, excess)
+            self._agreeing.add(pair.a)
+        return NoDivergence(
+            self._names, len(self._agreeing), self._skipped, *self._lone(len(self._a.every_op()), None)
+        )
+
+    def _divergence(
+        self, pair: Pair, values: tuple[Tensor, Tensor], tolerance: Tolerance, excess: Excess | None
+    ) -> Divergence:
+        ours, theirs = self._a.op(pair.a), self._b.op(pair.b)
+        return Divergence(
+            self._names,
+            _side(ours, values[0]),
+            _side(theirs, values[1]),
+            pair.by,
+            tolerance,
+            excess,
+            inputs_of(ours, theirs, self._found, self._agreeing, self._asked),
+            len(self._agreeing),
+            self._skipped,
+            *self._lone(pair.a, pair.b),
+        )
+
+    def _lone(self, before_a: int, before_b: int | None) -> tuple[list[str], list[str]]:
+        """The labels of the ops of one run only, up to an op of each."""
+        return (
+            [self._a.op(at).label for at in self._found.only_a if at < before_a],
+            [self._b.op(at).label for at in self._found.only_b if before_b is None or at < before_b],
+        )
+
+
+def _looks(value: Tensor) -> tuple[int, ...]:
+    return tuple(value.shape)
+
+
+def _side(op: Op, value: Tensor) -> Side:
+    module = f"{op.module.address} ({op.module.type})" if op.module.address else op.module.type
+    return Side(op.label, module, tuple(_frames(op)), summarize_value(value))
+
+
+def _frames(op: Op) -> Iterator[str]:
+    for frame in op.call_site:
+        source = linecache.getline(frame.file, frame.line).strip() if frame.line is not None else ""
+        yield f"{frame}: {source}" if source else str(frame)

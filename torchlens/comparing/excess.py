@@ -1,0 +1,48 @@
+"""Where two values are further apart than a tolerance allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchlens.comparing.differences import comparable, pieces
+from torchlens.comparing.tolerances import Tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """The elements of two values that differ by more than the tolerance."""
+
+    count: int
+    of: int
+    """How many elements there are."""
+    index: tuple[int, ...]
+    """Of the one that differs most."""
+    a: complex | float
+    b: complex | float
+
+
+def find_excess(a: Tensor, b: Tensor, tolerance: Tolerance) -> Excess | None:
+    """The elements of two values that are too far apart; None if none is."""
+    if a is b:
+        return None
+    left, right = comparable(a, b)
+    count, most, worst = 0, -1.0, (0, 0.0, 0.0)
+    for piece in pieces(left, right):
+        over = (piece.apart > tolerance.absolute + tolerance.relative * piece.size) | piece.apart.isinf()
+        found = int(over.sum())
+        if not found:
+            continue
+        count += found
+        apart = torch.where(over, piece.apart, -1.0)
+        at = int(apart.argmax())
+        if float(apart[at]) > most:
+            most = float(apart[at])
+            worst = piece.start + at, piece.a[at].item(), piece.b[at].item()
+    if not count:
+        return None
+    at, one, other = worst
+    index = tuple(int(place) for place in torch.unravel_index(torch.tensor(at), left.shape))
+    return Excess(count, left.numel(), index, one, other)

@@ -1,0 +1,109 @@
+"""Whether two ops that are one another read the same, so that a difference starts at them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from torchlens._trace.op import Op
+from torchlens._trace.reference import TensorRef, references_in
+from torchlens.comparing.alignment import Alignment
+from torchlens.comparing.differences import IncomparableError
+from torchlens.comparing.excess import find_excess
+from torchlens.comparing.tolerances import Asked, tolerance_between
+from torchlens.errors import TorchLensError
+
+Verdict: TypeAlias = Literal["none", "agree", "differ", "not known"]
+ParamVerdict: TypeAlias = Literal["none", "agree", "shared", "differ", "not known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What two ops read."""
+
+    ops: Verdict
+    """`agree`: their parents are one another, with values that agree; `differ`: they are other ops."""
+    parents_a: Sequence[str]
+    """Labels."""
+    parents_b: Sequence[str]
+    params: ParamVerdict
+    """Whether the parameters they read agree, in order; `shared` where they are the same tensors, which a
+    trace holds by reference and not as they were."""
+    differing_params: Sequence[str]
+    """Addresses in the first run."""
+    arguments: tuple[str, str] | None
+    """The arguments that are no tensors, as text, where they differ; None where they are the same."""
+
+    @property
+    def starts_here(self) -> bool:
+        """Whether all that could have brought the difference in agrees: ops, parameters and arguments."""
+        return self.ops in ("none", "agree") and self.params in ("none", "agree") and self.arguments is None
+
+
+def inputs_of(a: Op, b: Op, alignment: Alignment, agreeing: Collection[int], asked: Asked) -> Inputs:
+    """Compare what two ops read; `agreeing` are the ops of the first run whose values were found to agree."""
+    params, differing = _params(a, b, asked)
+    ours, theirs = _arguments(a), _arguments(b)
+    comparable = a.func_name == b.func_name
+    return Inputs(
+        _parents(a, b, alignment, agreeing),
+        [parent.label for parent in a.parents],
+        [parent.label for parent in b.parents],
+        params,
+        differing,
+        (ours, theirs) if comparable and ours != theirs else None,
+    )
+
+
+def _parents(a: Op, b: Op, alignment: Alignment, agreeing: Collection[int]) -> Verdict:
+    ours, theirs = [parent.index for parent in a.parents], {parent.index for parent in b.parents}
+    if not ours and not theirs:
+        return "none"
+    if {alignment.b_of_a.get(parent) for parent in ours} != theirs:
+        return "differ"
+    return "agree" if all(parent in agreeing for parent in ours) else "not known"
+
+
+def _params(a: Op, b: Op, asked: Asked) -> tuple[ParamVerdict, Sequence[str]]:
+    """Whether the parameters agree, and which do not."""
+    ours, theirs = _param_references(a), _param_references(b)
+    if len(ours) != len(theirs):
+        return "not known", ()
+    verdicts = [_param(one, other, asked) for one, other in zip(ours, theirs)]
+    differing = [
+        ref.param.address
+        for ref, verdict in zip(ours, verdicts)
+        if ref.param is not None and verdict == "differ"
+    ]
+    for verdict in _FROM_WORST:
+        if verdict in verdicts:
+            return verdict, differing
+    return "none", ()
+
+
+_FROM_WORST: Final[tuple[ParamVerdict, ...]] = ("differ", "not known", "agree", "shared")
+
+
+def _param(one: TensorRef, other: TensorRef, asked: Asked) -> ParamVerdict:
+    try:
+        left, right = one.out, other.out
+        if left.data_ptr() == right.data_ptr() and left.data_ptr():
+            return "shared"
+        excess = find_excess(left, right, tolerance_between(asked, left.dtype, right.dtype))
+    except IncomparableError:
+        return "differ" if one.shape != other.shape else "not known"
+    except TorchLensError:
+        return "not known"
+    return "agree" if excess is None else "differ"
+
+
+def _param_references(op: Op) -> list[TensorRef]:
+    return [ref for ref in references_in([op.args, op.kwargs]) if ref.param is not None]
+
+
+def _arguments(op: Op) -> str:
+    """The arguments without tensors in them, as text."""
+    given = [*((str(at), value) for at, value in enumerate(op.args)), *op.kwargs.items()]
+    plain = [(name, value) for name, value in given if not list(references_in(value))]
+    return ", ".join(repr(value) if name.isdigit() else f"{name}={value!r}" for name, value in plain)

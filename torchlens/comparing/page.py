@@ -1,0 +1,178 @@
+"""A comparison as text: counts, the rows that differ, and what stands in one run only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from torchlens.report.amounts import listed, quantity, shape_text
+from torchlens.report.text import Symbols, fact_grid
+
+if TYPE_CHECKING:
+    from torchlens.comparing.comparison import ComparedOp, Comparison, LoneOp
+    from torchlens.comparing.divergence import Divergence, NoDivergence
+    from torchlens.comparing.inputs import Inputs
+
+_MOST_ROWS: Final = 24
+_MOST_NAMES: Final = 8
+_MOST_REASONS: Final = 5
+_HEADERS: Final = ("shape", "max abs", "max rel", "cosine", "by")
+
+
+def comparison_parts(comparison: Comparison, width: int, symbols: Symbols) -> Iterator[RenderableType]:
+    """The page from the top, at most `width` cells wide."""
+    verdict = ("equal", "bold green") if comparison else ("not equal", "bold red")
+    a, b = comparison.names
+    yield Text.assemble((f"{a}, {b}", "bold cyan"), symbols.put(" · "), verdict)
+    facts = list(_facts(comparison))
+    yield fact_grid(facts, symbols, max(cell_len(name) for name, _ in facts))
+    if comparison.differing:
+        yield ""
+        yield _table(comparison.differing[:_MOST_ROWS], width, symbols)
+        rest = len(comparison.differing) - _MOST_ROWS
+        if rest > 0:
+            yield Text(f"and {rest:,} more that differ; .differing lists them", style="dim")
+
+
+def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    rows, differing, gone = comparison.rows, comparison.differing, comparison.not_compared
+    equal = len(rows) - len(differing) - len(gone)
+    yield "in both", f"{quantity(len(rows), 'op')}: {equal:,} equal, {len(differing):,} differ"
+    by_order = sum(row.by == "order" for row in rows)
+    if by_order:
+        yield "aligned", f"{len(rows) - by_order:,} by place in the code, {by_order:,} by order"
+    yield from _counted(
+        "dtype", (f"{row.a.dtype} to {row.b.dtype}" for row in rows if row.a.dtype != row.b.dtype)
+    )
+    yield from _counted("not told", (str(row.reason) for row in gone))
+    for name, ops in zip(comparison.names, (comparison.only_in_a, comparison.only_in_b)):
+        if ops:
+            yield f"only in {name}", f"{len(ops):,}: {listed([_title(op) for op in ops], _MOST_NAMES)}"
+
+
+def _title(op: LoneOp) -> str:
+    return f"{op.label} in {op.module}" if op.module else op.label
+
+
+def _counted(name: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    counts = Counter(texts).most_common()
+    for at, (text, count) in enumerate(counts[:_MOST_REASONS]):
+        yield "" if at else name, f"{quantity(count, 'op')}: {text}"
+    if len(counts) > _MOST_REASONS:
+        yield "", f"and {sum(count for _, count in counts[_MOST_REASONS:]):,} more, for other reasons"
+
+
+def _table(rows: Sequence[ComparedOp], width: int, symbols: Symbols) -> Table:
+    figures = [_figures(row) for row in rows]
+    shown = len(_HEADERS) if any(row.by == "order" for row in rows) else len(_HEADERS) - 1
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("op that differs", overflow="fold", style="green")
+    for header in _HEADERS[:shown]:
+        justify = "left" if header in ("shape", "by") else "right"
+        table.add_column(header, justify=justify, no_wrap=width >= 80)
+    for row, texts in zip(rows, figures):
+        name = _pair_title(row.a.label, row.b.label)
+        table.add_row(Text(name), *(Text(symbols.put(text)) for text in texts[:shown]))
+    return table
+
+
+def _pair_title(a: str, b: str) -> str:
+    return a if a == b else f"{a} = {b}"
+
+
+def _figures(row: ComparedOp) -> tuple[str, str, str, str, str]:
+    found = row.difference
+    if found is None:
+        return shape_text(row.a.shape), "", "", "", row.by
+    cosine = "" if found.cosine is None else f"{found.cosine:.6f}"
+    return shape_text(row.a.shape), f"{found.max_abs:.2e}", f"{found.max_rel:.2e}", cosine, row.by
+
+
+def divergence_parts(found: Divergence, symbols: Symbols) -> Iterator[RenderableType]:
+    """The page of a divergence from the top."""
+    a, b = found.names
+    label = _pair_title(found.a.label, found.b.label)
+    yield Text.assemble(
+        (f"{a}, {b}", "bold cyan"), symbols.put(" · first divergence at "), (symbols.put(label), "bold red")
+    )
+    facts = list(_divergence_facts(found))
+    yield fact_grid(facts, symbols, max(cell_len(name) for name, _ in facts))
+    for name, side in zip(found.names, (found.a, found.b)):
+        yield ""
+        yield Text.assemble((name, "bold"), symbols.put(" · "), (side.label, "green"), f" in {side.module}")
+        facts = [("value", str(side.statistics))]
+        facts += [("" if at else "called at", frame) for at, frame in enumerate(side.call_site)]
+        yield fact_grid(facts, symbols)
+
+
+def no_divergence_parts(found: NoDivergence, symbols: Symbols) -> Iterator[RenderableType]:
+    """The page where there is none."""
+    a, b = found.names
+    verdict = f"no divergence among {quantity(found.compared, 'compared value')}"
+    if found.not_compared:
+        verdict += f" ({len(found.not_compared):,} could not be compared)"
+    style = "bold green" if found.compared else "bold yellow"
+    yield Text.assemble((f"{a}, {b}", "bold cyan"), symbols.put(" · "), (verdict, style))
+    facts = [*_counted("not told", (reason for _, reason in found.not_compared)), *_lone(found)]
+    if facts:
+        yield fact_grid(facts, symbols, max(cell_len(name) for name, _ in facts))
+
+
+def _divergence_facts(found: Divergence) -> Iterator[tuple[str, str]]:
+    excess = found.excess
+    if excess is None:
+        shapes = shape_text(found.a.statistics.shape), shape_text(found.b.statistics.shape)
+        yield "differs", f"the shapes are {shapes[0]} and {shapes[1]}"
+    else:
+        yield (
+            "differs",
+            f"{excess.count:,} of {quantity(excess.of, 'element')}, by more than {found.tolerance}",
+        )
+        yield "worst", f"at {list(excess.index)}: {excess.a:.8g} and {excess.b:.8g}"
+    if found.by == "order":
+        yield "aligned", "by the order of operations: its place in the code is another"
+    yield "before it", f"{quantity(found.compared, 'value agrees', 'values agree')}"
+    yield from _counted("not told", (reason for _, reason in found.not_compared))
+    yield from _lone(found)
+    yield from _inputs_told(found.inputs)
+
+
+def _inputs_told(inputs: Inputs) -> Iterator[tuple[str, str]]:
+    parents = listed(inputs.parents_a, _MOST_NAMES)
+    match inputs.ops:
+        case "none":
+            yield "inputs", "it reads no other op"
+        case "agree":
+            yield "inputs", f"they agree: {parents}"
+        case "not known":
+            yield "inputs", f"not all were compared: {parents}"
+        case "differ":
+            others = listed(inputs.parents_b, _MOST_NAMES)
+            yield "inputs", f"they are other ops: {parents or 'none'}; {others or 'none'}"
+    match inputs.params:
+        case "agree":
+            yield "parameters", "they agree"
+        case "shared":
+            yield "parameters", "the same tensors in both, which traces hold by reference"
+        case "differ":
+            yield "parameters", f"they differ: {listed(inputs.differing_params, _MOST_NAMES)}"
+        case "not known":
+            yield "parameters", "they could not be compared"
+        case "none":
+            pass
+    if inputs.arguments is not None:
+        yield "arguments", f"they differ: ({inputs.arguments[0]}) and ({inputs.arguments[1]})"
+    if inputs.starts_here:
+        yield "so", "the difference starts here"
+
+
+def _lone(found: Divergence | NoDivergence) -> Iterator[tuple[str, str]]:
+    for name, labels in zip(found.names, (found.only_in_a, found.only_in_b)):
+        if labels:
+            yield f"only in {name}", f"{len(labels):,}: {listed(labels, _MOST_NAMES)}"
