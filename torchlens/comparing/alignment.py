@@ -20,7 +20,7 @@ from torchlens.comparing.places import Places
 from torchlens.comparing.subsequence import common_subsequence
 
 By: TypeAlias = Literal["site", "order"]
-"""`site`: the same place in the code, in the same pass; `order`: the same operation between the same ops."""
+"""`site`: in the same module call the same place in the code; `order`: the same operation in between."""
 
 
 class Pair(NamedTuple):
@@ -74,7 +74,15 @@ def align(a: Views, b: Views) -> Alignment:
     )
 
 
-_Gap: TypeAlias = tuple[Sequence[Item], Sequence[Item]]
+class _Gap(NamedTuple):
+    """Items of two runs that are still to be aligned, in capture order."""
+
+    left: Sequence[Item]
+    right: Sequence[Item]
+    by: By = "site"
+    """How the calls in which they ran were aligned; what is in calls aligned by order is so, too."""
+
+
 _Key: TypeAlias = Callable[[Outline, Item], Hashable | None]
 
 
@@ -86,7 +94,7 @@ class _Aligner:
         self._places = Places(left, right)
         self.rows: list[tuple[int, int, By]] = []
         self.calls: list[tuple[int, int]] = []
-        self._gaps: list[_Gap] = [(left.items[0], right.items[0])]
+        self._gaps = [_Gap(left.items[0], right.items[0])]
         while self._gaps:
             self._align(self._gaps.pop())
 
@@ -96,36 +104,31 @@ class _Aligner:
         self.calls = [(right, left) for left, right in self.calls]
 
     def _align(self, gap: _Gap) -> None:
-        gaps = list(self._between(gap, self._by_site(gap), "site"))
+        gaps = list(self._between(gap, self._by_site(gap), gap.by))
         for key in _LOOSER:
-            gaps = [
-                inner
-                for left, right in gaps
-                for inner in self._between(
-                    (left, right),
-                    common_subsequence(
-                        [key(self._left, item) for item in left], [key(self._right, item) for item in right]
-                    ),
-                    "order",
-                )
-            ]
-        self._gaps += [opened for left, right in gaps if (opened := self._opened(left, right))]
+            gaps = [inner for gap in gaps for inner in self._between(gap, self._by_key(gap, key), "order")]
+        self._gaps += [opened for gap in gaps if (opened := self._opened(gap))]
 
     def _by_site(self, gap: _Gap) -> list[tuple[int, int]]:
         left, right = self._left, self._right
         places, others = self._places.left, self._places.right
         return common_subsequence(
-            [places[item] if item >= 0 else left.names(~item) for item in gap[0]],
-            [others[item] if item >= 0 else right.names(~item) for item in gap[1]],
+            [places[item] if item >= 0 else left.names(~item) for item in gap.left],
+            [others[item] if item >= 0 else right.names(~item) for item in gap.right],
+        )
+
+    def _by_key(self, gap: _Gap, key: _Key) -> list[tuple[int, int]]:
+        return common_subsequence(
+            [key(self._left, item) for item in gap.left], [key(self._right, item) for item in gap.right]
         )
 
     def _between(self, gap: _Gap, found: Sequence[tuple[int, int]], by: By) -> Iterator[_Gap]:
         """Note what was found, and give the gaps that it leaves with something on both sides."""
-        left, right = gap
+        left, right, _ = gap
         from_left = from_right = 0
         for at, there in [*found, (len(left), len(right))]:
             if from_left < at and from_right < there:
-                yield left[from_left:at], right[from_right:there]
+                yield _Gap(left[from_left:at], right[from_right:there], gap.by)
             from_left, from_right = at + 1, there + 1
         for at, there in found:
             self._note(left[at], right[there], by)
@@ -135,16 +138,16 @@ class _Aligner:
             self.rows.append((left, right, by))
         else:
             self.calls.append((~left, ~right))
-            self._gaps.append((self._left.items[~left], self._right.items[~right]))
+            self._gaps.append(_Gap(self._left.items[~left], self._right.items[~right], by))
 
-    def _opened(self, left: Sequence[Item], right: Sequence[Item]) -> _Gap | None:
+    def _opened(self, gap: _Gap) -> _Gap | None:
         """The gap with its deepest calls replaced by what ran in them; None if it has no calls."""
-        heights = [self._left.heights[~item] for item in left if item < 0]
-        heights += [self._right.heights[~item] for item in right if item < 0]
+        heights = [self._left.heights[~item] for item in gap.left if item < 0]
+        heights += [self._right.heights[~item] for item in gap.right if item < 0]
         if not heights:
             return None
         most = max(heights)
-        return _open(self._left, left, most), _open(self._right, right, most)
+        return _Gap(_open(self._left, gap.left, most), _open(self._right, gap.right, most), "order")
 
 
 def _open(outline: Outline, items: Sequence[Item], height: int) -> Sequence[Item]:

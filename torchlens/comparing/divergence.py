@@ -19,6 +19,7 @@ from torchlens.comparing.page import divergence_parts, no_divergence_parts
 from torchlens.comparing.reading import read
 from torchlens.comparing.statistics import Statistics, summarize_value
 from torchlens.comparing.tolerances import Asked, Tolerance, checked, tolerance_between
+from torchlens.report.sizes import shape_of
 from torchlens.report.text import Printable, Symbols
 
 
@@ -90,7 +91,8 @@ def first_divergence(
     """Go through the ops of both runs, in the order of the first, up to one whose values differ.
 
     `tolerance` is how far an element may be off: a number for absolute and relative, a pair (relative,
-    absolute), None for that of the coarser dtype of the two. Values of different shapes differ.
+    absolute), None for that of the coarser dtype of the two. Values of different shapes differ; where an op
+    was aligned by order only, they are taken for other ops and count as not compared.
     """
     return _Search(a, b, names, checked(tolerance)).run()
 
@@ -115,7 +117,7 @@ class _Search:
             try:
                 excess = find_excess(one, other, tolerance)
             except IncomparableError as error:
-                if one.is_nested or other.is_nested or _looks(one) == _looks(other):
+                if pair.by == "order" or shape_of(one) == shape_of(other):
                     self._skipped.append((self._a.op(pair.a).label, str(error)))
                     continue
                 return self._divergence(pair, (one, other), tolerance, None)
@@ -149,10 +151,6 @@ class _Search:
             [self._a.op(at).label for at in self._found.only_a if at < before_a],
             [self._b.op(at).label for at in self._found.only_b if before_b is None or at < before_b],
         )
-
-
-def _looks(value: Tensor) -> tuple[int, ...]:
-    return tuple(value.shape)
 
 
 def _side(op: Op, value: Tensor) -> Side:

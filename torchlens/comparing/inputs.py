@@ -38,7 +38,8 @@ class Inputs:
     @property
     def starts_here(self) -> bool:
         """Whether all that could have brought the difference in agrees: ops, parameters and arguments."""
-        return self.ops in ("none", "agree") and self.params in ("none", "agree") and self.arguments is None
+        told = self.ops in ("none", "agree") and self.params in ("none", "agree", "shared")
+        return told and self.arguments is None
 
 
 def inputs_of(a: Op, b: Op, alignment: Alignment, agreeing: Collection[int], asked: Asked) -> Inputs:

@@ -127,10 +127,10 @@ class Outline:
         return found
 
     def work(self, call: int) -> Hashable:
-        """The operations that ran in a module call and in all calls within it, in order."""
+        """The operations and shapes of what ran in a module call and in all calls within it, in order."""
         entry = self._calls[call]
         end = len(self) if entry.end is None else entry.end
-        return tuple(self.operations[entry.start : end])
+        return tuple((self.operations[row], self.shape(row)) for row in range(entry.start, end))
 
 
 def comes_first(one: Outline, other: Outline) -> bool:

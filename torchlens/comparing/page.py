@@ -50,7 +50,7 @@ def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _counted(
         "dtype", (f"{row.a.dtype} to {row.b.dtype}" for row in rows if row.a.dtype != row.b.dtype)
     )
-    yield from _counted("not told", (str(row.reason) for row in gone))
+    yield from _counted("not compared", (str(row.reason) for row in gone))
     for name, ops in zip(comparison.names, (comparison.only_in_a, comparison.only_in_b)):
         if ops:
             yield f"only in {name}", f"{len(ops):,}: {listed([_title(op) for op in ops], _MOST_NAMES)}"
@@ -119,7 +119,7 @@ def no_divergence_parts(found: NoDivergence, symbols: Symbols) -> Iterator[Rende
         verdict += f" ({len(found.not_compared):,} could not be compared)"
     style = "bold green" if found.compared else "bold yellow"
     yield Text.assemble((f"{a}, {b}", "bold cyan"), symbols.put(" · "), (verdict, style))
-    facts = [*_counted("not told", (reason for _, reason in found.not_compared)), *_lone(found)]
+    facts = [*_counted("not compared", (reason for _, reason in found.not_compared)), *_lone(found)]
     if facts:
         yield fact_grid(facts, symbols, max(cell_len(name) for name, _ in facts))
 
@@ -138,7 +138,7 @@ def _divergence_facts(found: Divergence) -> Iterator[tuple[str, str]]:
     if found.by == "order":
         yield "aligned", "by the order of operations: its place in the code is another"
     yield "before it", f"{quantity(found.compared, 'value agrees', 'values agree')}"
-    yield from _counted("not told", (reason for _, reason in found.not_compared))
+    yield from _counted("not compared", (reason for _, reason in found.not_compared))
     yield from _lone(found)
     yield from _inputs_told(found.inputs)
 

@@ -38,8 +38,8 @@ class Places:
     A place is the frames of a call site: file name, function, line, columns. The lines of a function are
     counted from where it stands: of all shifts between the runs the one under which most of its calls
     coincide. A function whose lines cannot be those of one text is left out, with all places reached through
-    it: where a line has something in both runs and nothing in common, or where both have a call left over
-    that is the same but for its line.
+    it: where on a line the runs call different things in the same columns and nothing in common, or where
+    both have a call left over that is the same but for its line.
     """
 
     def __init__(self, left: Outline, right: Outline) -> None:
@@ -117,13 +117,19 @@ def _votes(ours: _Text, theirs: _Text) -> Counter[int]:
 
 def _is_one_text(ours: _Text, theirs: _Text, shift: int) -> bool:
     for line, calls in ours.calls_on.items():
-        if line + shift in theirs.calls_on and calls.isdisjoint(theirs.calls_on[line + shift]):
+        others = theirs.calls_on.get(line + shift, set())
+        if calls.isdisjoint(others) and any(_overlap(one, other) for one in calls for other in others):
             return False
     for call, lines in ours.lines_of.items():
         left, right = _shifted(lines, shift), theirs.lines_of.get(call, set())
         if left - right and right - left:
             return False
     return True
+
+
+def _overlap(one: _Call, other: _Call) -> bool:
+    """Whether two calls of one line share columns, as the two arms of `a if flag else b` do not."""
+    return (one.column < other.end_column and other.column < one.end_column) or one.column < 0
 
 
 def _shifted(lines: set[int], shift: int) -> set[int]:
