@@ -13,8 +13,8 @@ from torch import Tensor
 from torchlens.report.amounts import shape_text
 from torchlens.report.sizes import shape_of
 
-_PIECE: Final = 1 << 18
-"""Elements that are compared at a time: a few MB, whatever the size of the values."""
+_PIECE: Final = 1 << 15
+"""Elements that are compared at a time, so that they stay in the processor's cache."""
 
 
 class IncomparableError(Exception):
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
     apart: Tensor
     """|a - b|: 0 for two NaNs and for two infinities of one sign, inf where one side alone is either."""
     size: Tensor
-    """max(|a|, |b|)."""
+    """max(|a|, |b|); inf where one is NaN."""
     unequal: Tensor
 
 
@@ -60,11 +60,8 @@ def measure(a: Tensor, b: Tensor) -> Difference:
     2**53 `unequal` and `equal` are exact and the amounts are not. The cosine is that of the flattened values,
     of complex ones its real part.
     """
-    if a is b:
-        _plain(a)
-        return _SAME
     left, right = comparable(a, b)
-    if a.dtype == b.dtype and not _unequal_bits(left.reshape(-1), right.reshape(-1)).any():
+    if is_same(left, right) and a.dtype == b.dtype:
         return _SAME
     unequal, sum_abs, sum_rel, max_abs, max_rel = 0, 0.0, 0.0, 0.0, 0.0
     products = torch.zeros(3, dtype=torch.float64)
@@ -97,11 +94,22 @@ def pieces(a: Tensor, b: Tensor) -> Iterator[Piece]:
     for start in range(0, flat_a.numel(), _PIECE):
         ours, theirs = flat_a[start : start + _PIECE], flat_b[start : start + _PIECE]
         x, y = _widened(ours, wide), _widened(theirs, wide)
-        both_nan = x.isnan() & y.isnan()
-        apart = torch.where((x == y) | both_nan, 0.0, (x - y).abs())
-        apart = torch.where(apart.isnan(), math.inf, apart)
         unequal = x != y if a.dtype != b.dtype else _unequal_bits(ours, theirs)
-        yield Piece(start, x, y, apart, torch.maximum(x.abs(), y.abs()), unequal & ~both_nan)
+        apart, size = (x - y).abs(), torch.maximum(x.abs(), y.abs())
+        if not math.isfinite(apart.sum()):
+            both_nan = x.isnan() & y.isnan()
+            apart = apart.masked_fill((x == y) | both_nan, 0.0)
+            apart = apart.masked_fill(apart.isnan(), math.inf)
+            size = size.masked_fill(size.isnan(), math.inf)
+            unequal &= ~both_nan
+        yield Piece(start, x, y, apart, size, unequal)
+
+
+def is_same(a: Tensor, b: Tensor) -> bool:
+    """Whether two plain tensors of one shape have one dtype and the same bits."""
+    if a is b:
+        return True
+    return a.dtype == b.dtype and not _unequal_bits(a.reshape(-1), b.reshape(-1)).any()
 
 
 def numbers_of(value: Tensor) -> Tensor:
@@ -148,8 +156,8 @@ def _unequal_bits(a: Tensor, b: Tensor) -> Tensor:
 
 def _relative(piece: Piece) -> Tensor:
     """The relative differences; inf beside infinities."""
-    relative = torch.where(piece.apart == 0, 0.0, piece.apart / piece.size)
-    return torch.where(relative.isnan(), math.inf, relative)
+    relative = piece.apart / piece.size.masked_fill(piece.size == 0, 1.0)
+    return relative.masked_fill(piece.apart.isinf(), math.inf)
 
 
 def _products(piece: Piece) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchlens.comparing.differences import comparable, pieces
+from torchlens.comparing.differences import comparable, is_same, pieces
 from torchlens.comparing.tolerances import Tolerance
 
 
@@ -26,9 +26,9 @@ class Excess:
 
 def find_excess(a: Tensor, b: Tensor, tolerance: Tolerance) -> Excess | None:
     """The elements of two values that are too far apart; None if none is."""
-    if a is b:
-        return None
     left, right = comparable(a, b)
+    if is_same(left, right):
+        return None
     count, most, worst = 0, -1.0, (0, 0.0, 0.0)
     for piece in pieces(left, right):
         over = (piece.apart > tolerance.absolute + tolerance.relative * piece.size) | piece.apart.isinf()
