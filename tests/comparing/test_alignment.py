@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import assume, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -237,19 +237,25 @@ def test_what_is_written_into_a_program_is_all_that_is_in_one_only(
     assert [pair.b for pair in found.pairs] == kept
 
 
-@settings(max_examples=40)
-@given(program=random_source.programs(is_module=False), at=st.integers(0, 20))
-def test_a_line_that_is_written_twice_leaves_as_many_over_as_it_adds(program: Program, at: int) -> None:
+@settings(max_examples=50)
+@given(
+    program=random_source.programs(is_module=False),
+    at=st.integers(0, 20),
+    statement=st.sampled_from(
+        ["torch.sin(x)", "torch.cat([x, x])", "x * x", "x.T", "torch.stack([x, x, x])"]
+    ),
+)
+def test_one_more_of_calls_that_are_there_leaves_as_many_over(
+    program: Program, at: int, statement: str
+) -> None:
     """Which of two like calls is the new one cannot be told; that everything else is aligned can."""
-    plain = [k for k, line in enumerate(program.lines) if " = torch.sin(" in line or " = torch.cat(" in line]
-    assume(plain)
-    line = program.lines[plain[at % len(plain)]].strip()
-    twice = line_of(program, plain[at % len(plain)], line)
-    note(twice.source)
-    a, b = run_program(program), run_program(twice)
+    two = line_of(line_of(program, at, statement), at + 5, statement)
+    three = line_of(two, at, statement)
+    note(three.source)
+    a, b = run_program(two), run_program(three)
     found = aligned(a, b)
     assert not found.only_a
-    assert {b.ops[op].operation for op in found.only_b} <= {"sin", "cat"}
+    assert {b.ops[op].operation for op in found.only_b} <= {"sin", "cat", "mul", "T", "stack"}
     assert len(b.ops) - len(a.ops) == len(found.only_b)
 
 
@@ -330,8 +336,9 @@ def test_every_op_of_a_port_is_found(build: Callable[[MixerModel], Any]) -> None
     ported = build(model)
     b = tl.trace(ported, x.to(model.blocks[0].up.weight.dtype) if ported is model else x)
     found = aligned(a, b)
-    assert (labels(a, found.only_a), labels(b, found.only_b)) == ("", "")
-    assert [op.operation for op in a.ops] == [op.operation for op in b.ops]
+    assert labels(a, found.only_a) == ""
+    assert {b.ops[op].kind for op in found.only_b} <= {"source"}, "the weights of a plain function"
+    assert len(found.pairs) == 12
 
 
 def test_a_renamed_module_is_aligned_by_order_and_the_others_by_place() -> None:

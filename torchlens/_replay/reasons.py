@@ -28,7 +28,7 @@ def why_not(rows: Rows, row: int, func: Any) -> str | None:
     name = func.__self__.__name__ if hasattr(func, "__self__") and func.__name__ == "__get__" else None
     if name in _READS_BESIDE_ITS_ARGUMENTS:
         return f"the attribute {name!r} is not computed from the tensor it is read of"
-    if _gives_raw_memory(func, args):
+    if gives_raw_memory(func, args):
         return "it gives memory that nothing has written yet"
     if func is torch.autograd.grad:
         return "gradients are taken in the graph that the run made, which a trace does not hold"
@@ -42,7 +42,7 @@ def _name_of(func: Any) -> str:
     return func.__name__.partition(".")[0] if hasattr(func, "__name__") else ""
 
 
-def _gives_raw_memory(func: Any, args: tuple[Any, ...]) -> bool:
+def gives_raw_memory(func: Any, args: tuple[Any, ...]) -> bool:
     """Whether a call gives memory that nothing has written: `empty` and its kin, `x.new(2, 3)`."""
     name = _name_of(func)
     if name == "new":

@@ -59,7 +59,7 @@ class Divergence(Printable):
 
     def parts(self, width: int, symbols: Symbols) -> Iterator[RenderableType]:
         """What differs, what came before it, what it read, and both sides."""
-        return divergence_parts(self, symbols)
+        return divergence_parts(self, width, symbols)
 
     def __bool__(self) -> bool:
         return True
@@ -79,7 +79,7 @@ class NoDivergence(Printable):
 
     def parts(self, width: int, symbols: Symbols) -> Iterator[RenderableType]:
         """How many values agree, what could not be compared, and what one run alone has."""
-        return no_divergence_parts(self, symbols)
+        return no_divergence_parts(self, width, symbols)
 
     def __bool__(self) -> bool:
         return False

@@ -58,12 +58,21 @@ def inputs_of(a: Op, b: Op, alignment: Alignment, agreeing: Collection[int], ask
 
 
 def _parents(a: Op, b: Op, alignment: Alignment, agreeing: Collection[int]) -> Verdict:
-    ours, theirs = [parent.index for parent in a.parents], {parent.index for parent in b.parents}
+    ours, theirs = list(a.parents), list(b.parents)
     if not ours and not theirs:
         return "none"
-    if {alignment.b_of_a.get(parent) for parent in ours} != theirs:
+    partners = {alignment.b_of_a.get(parent.index) for parent in ours}
+    read_by_one = [parent for parent in theirs if parent.index not in partners]
+    read_by_one += [parent for parent in ours if alignment.b_of_a.get(parent.index) not in _indices(theirs)]
+    if any(parent.kind != "source" for parent in read_by_one):
         return "differ"
-    return "agree" if all(parent in agreeing for parent in ours) else "not known"
+    # a source of one run may be a parameter of the other: a weight of a plain function is a source
+    known = not read_by_one and all(parent.index in agreeing for parent in ours)
+    return "agree" if known else "not known"
+
+
+def _indices(ops: Sequence[Op]) -> set[int]:
+    return {op.index for op in ops}
 
 
 def _params(a: Op, b: Op, asked: Asked) -> tuple[ParamVerdict, Sequence[str]]:

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 _MOST_ROWS: Final = 24
 _MOST_NAMES: Final = 8
 _MOST_REASONS: Final = 5
+_NAME: Final = "op that differs"
 _HEADERS: Final = ("shape", "max abs", "max rel", "cosine", "by")
+_LEAST_NAME: Final = 28
+"""Columns are left out, the last first, before names get narrower than this."""
+_GAP: Final = 2
 
 
 def comparison_parts(comparison: Comparison, width: int, symbols: Symbols) -> Iterator[RenderableType]:
@@ -30,8 +34,7 @@ def comparison_parts(comparison: Comparison, width: int, symbols: Symbols) -> It
     verdict = ("equal", "bold green") if comparison else ("not equal", "bold red")
     a, b = comparison.names
     yield Text.assemble((f"{a}, {b}", "bold cyan"), symbols.put(" · "), verdict)
-    facts = list(_facts(comparison))
-    yield fact_grid(facts, symbols, max(cell_len(name) for name, _ in facts))
+    yield _grid(_facts(comparison), width, symbols)
     if comparison.differing:
         yield ""
         yield _table(comparison.differing[:_MOST_ROWS], width, symbols)
@@ -69,17 +72,29 @@ def _counted(name: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _table(rows: Sequence[ComparedOp], width: int, symbols: Symbols) -> Table:
-    figures = [_figures(row) for row in rows]
-    shown = len(_HEADERS) if any(row.by == "order" for row in rows) else len(_HEADERS) - 1
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("op that differs", overflow="fold", style="green")
-    for header in _HEADERS[:shown]:
+    """The rows with as many columns of figures as fit beside their names."""
+    names = [_pair_title(row.a.label, row.b.label) for row in rows]
+    figures = [[symbols.put(text) for text in _figures(row)] for row in rows]
+    widths = [max(map(cell_len, texts)) for texts in zip(_HEADERS, *figures)]
+    if all(row.by == "site" for row in rows):
+        widths.pop()
+    room = min(max(map(cell_len, (_NAME, *names))), _LEAST_NAME)
+    while widths and room + sum(widths) + _GAP * len(widths) > width:
+        widths.pop()
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(_NAME, overflow="fold", style="green")
+    for header, fitting in zip(_HEADERS, widths):
         justify = "left" if header in ("shape", "by") else "right"
-        table.add_column(header, justify=justify, no_wrap=width >= 80)
-    for row, texts in zip(rows, figures):
-        name = _pair_title(row.a.label, row.b.label)
-        table.add_row(Text(name), *(Text(symbols.put(text)) for text in texts[:shown]))
+        table.add_column(header, width=fitting, justify=justify, no_wrap=True)
+    for name, texts in zip(names, figures):
+        table.add_row(Text(name), *map(Text, texts[: len(widths)]))
     return table
+
+
+def _grid(facts: Iterable[tuple[str, str]], width: int, symbols: Symbols) -> Table:
+    """The facts beside their names, which take a third of the width at most: a name of a run may be long."""
+    given = list(facts)
+    return fact_grid(given, symbols, min(max(cell_len(name) for name, _ in given), width // 3))
 
 
 def _pair_title(a: str, b: str) -> str:
@@ -94,24 +109,23 @@ def _figures(row: ComparedOp) -> tuple[str, str, str, str, str]:
     return shape_text(row.a.shape), f"{found.max_abs:.2e}", f"{found.max_rel:.2e}", cosine, row.by
 
 
-def divergence_parts(found: Divergence, symbols: Symbols) -> Iterator[RenderableType]:
+def divergence_parts(found: Divergence, width: int, symbols: Symbols) -> Iterator[RenderableType]:
     """The page of a divergence from the top."""
     a, b = found.names
     label = _pair_title(found.a.label, found.b.label)
     yield Text.assemble(
         (f"{a}, {b}", "bold cyan"), symbols.put(" · first divergence at "), (symbols.put(label), "bold red")
     )
-    facts = list(_divergence_facts(found))
-    yield fact_grid(facts, symbols, max(cell_len(name) for name, _ in facts))
+    yield _grid(_divergence_facts(found), width, symbols)
     for name, side in zip(found.names, (found.a, found.b)):
         yield ""
         yield Text.assemble((name, "bold"), symbols.put(" · "), (side.label, "green"), f" in {side.module}")
         facts = [("value", str(side.statistics))]
         facts += [("" if at else "called at", frame) for at, frame in enumerate(side.call_site)]
-        yield fact_grid(facts, symbols)
+        yield _grid(facts, width, symbols)
 
 
-def no_divergence_parts(found: NoDivergence, symbols: Symbols) -> Iterator[RenderableType]:
+def no_divergence_parts(found: NoDivergence, width: int, symbols: Symbols) -> Iterator[RenderableType]:
     """The page where there is none."""
     a, b = found.names
     verdict = f"no divergence among {quantity(found.compared, 'compared value')}"
@@ -121,7 +135,7 @@ def no_divergence_parts(found: NoDivergence, symbols: Symbols) -> Iterator[Rende
     yield Text.assemble((f"{a}, {b}", "bold cyan"), symbols.put(" · "), (verdict, style))
     facts = [*_counted("not compared", (reason for _, reason in found.not_compared)), *_lone(found)]
     if facts:
-        yield fact_grid(facts, symbols, max(cell_len(name) for name, _ in facts))
+        yield _grid(facts, width, symbols)
 
 
 def _divergence_facts(found: Divergence) -> Iterator[tuple[str, str]]:

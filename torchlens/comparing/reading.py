@@ -1,15 +1,19 @@
-"""The value of an op, or why there is none."""
+"""The value of an op, or why there is none to compare."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from torchlens._replay.reasons import gives_raw_memory
 from torchlens._trace.views import Views
 from torchlens.errors import TorchLensError
 
 
 def read(views: Views, op: int) -> Tensor | str:
-    """The value of an op; where it cannot be read, the reason, with no name of the op in it."""
+    """The value of an op; where none can be compared, the reason, with no name of the op in it."""
+    rows, row = views.reader.rows, views.reader.numbers.rows[op]
+    if gives_raw_memory(rows.func[row], rows.args[row]):
+        return "the value is memory that nothing had written yet"
     view = views.op(op)
     try:
         return view.out
