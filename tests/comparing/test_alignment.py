@@ -358,6 +358,43 @@ def test_a_module_put_into_a_sequence_shifts_the_numbers_of_the_others() -> None
     assert only(a, b) == ("", "tanh_1:1")
 
 
+class NormFirst(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.linear, self.out = nn.LayerNorm(4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cos(self.out(torch.sin(self.linear(self.norm(x)))))
+
+
+class NormLast(nn.Module):
+    """What is called `norm` is another thing, in another place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ln, self.fc, self.proj, self.norm = (
+            nn.LayerNorm(4),
+            nn.Linear(4, 4),
+            nn.Linear(4, 4),
+            nn.LayerNorm(4),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(torch.cos(self.proj(torch.sin(self.fc(self.ln(x))))))
+
+
+def test_a_name_that_means_another_thing_does_not_mislead() -> None:
+    a, b = tl.trace(NormFirst(), floats(2, 4)), tl.trace(NormLast(), floats(2, 4))
+    assert only(a, b) == ("", "layer_norm_2:1")
+
+
+def test_other_sizes_throughout() -> None:
+    a, b = tl.trace(MixerModel(), floats(2, 4)), tl.trace(Ported(), floats(3, 4))
+    assert only(a, b) == ("", "")
+    c = tl.trace(MixerModel(), floats(3, 4))
+    assert only(a, c) == ("", "")
+
+
 def test_another_activation_in_the_same_module() -> None:
     a, b = (
         tl.trace(nn.Sequential(nn.Linear(4, 4), act, nn.Linear(4, 4)), floats(2, 4))

@@ -52,9 +52,9 @@ def test_the_same_run_twice_is_equal(name: str) -> None:
         model.load_state_dict(state)
         runs.append(tl.trace(model, example.inputs(), input_kwargs=example.kwargs(), capture=options))
     found = compared(*runs)
-    assert found or found.not_compared, found
+    assert found and found.equal, found
     assert not found.differing and not found.only_in_a and not found.only_in_b
-    assert bool(found) == found.equal == (not found.not_compared)
+    assert {row.a.type for row in found.not_compared} <= {"empty"}
 
 
 def test_rows_and_amounts() -> None:
@@ -110,9 +110,9 @@ def test_an_overwritten_value_and_a_value_on_meta() -> None:
 def test_in_place_chains_are_compared_version_by_version() -> None:
     a, b = (tl.trace(models.WritesEveryWay(), floats(3, 4) + shift) for shift in (0, 1))
     again = compared(a, tl.trace(models.WritesEveryWay(), floats(3, 4)))
-    assert not again.differing
+    assert again
     raw = {row.a.label: row.reason for row in again.not_compared}
-    assert raw == {"empty_1:1": "a: the value is memory that nothing had written yet"}
+    assert raw == {"empty_1:1": "the value is memory that nothing had written yet"}
     found = [row for row in compared(a, b) if row.difference]
     assert len(found) == len(a.ops) - 1
     assert all(

@@ -1,18 +1,21 @@
 """Which op of one run is which of another.
 
-Two runs are walked down from the space outside all module calls. What ran directly in two aligned module
-calls, rows and the calls made there, is two sequences in capture order. They are aligned by their longest
-common subsequence under a strict key; what is left between two aligned items is aligned under the next,
-looser key, and so on; calls that no key aligned are opened, the deepest first, and what ran in them takes
-their place. So an alignment never crosses itself, and its cost is that of the common subsequences.
+Two runs are walked down from the space outside all module calls. What ran directly in two module calls that
+are one another, rows and the calls made there, is two sequences in capture order. Their longest common
+subsequence by place in the code, and by name and class of the called modules, are the anchors; between
+these, calls of modules of one name are anchors too. The rows that are left between two anchors, with those in
+the calls left there, are aligned by their longest common subsequence of operations and shapes, then of
+operations. Where the anchors are in the way, so that order alone finds a good deal more, order alone decides.
+So an alignment never crosses itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from torchlens._trace.views import Views
 from torchlens.comparing.outline import Item, Outline, comes_first
@@ -21,6 +24,11 @@ from torchlens.comparing.subsequence import common_subsequence
 
 By: TypeAlias = Literal["site", "order"]
 """`site`: in the same module call the same place in the code; `order`: the same operation in between."""
+
+
+T = TypeVar("T")
+_MISLED: Final = 0.9
+"""Anchors that leave less than this part of what can be aligned are taken for chance likenesses."""
 
 
 class Pair(NamedTuple):
@@ -74,106 +82,93 @@ def align(a: Views, b: Views) -> Alignment:
     )
 
 
-class _Gap(NamedTuple):
-    """Items of two runs that are still to be aligned, in capture order."""
-
-    left: Sequence[Item]
-    right: Sequence[Item]
-    by: By = "site"
-    """How the calls in which they ran were aligned; what is in calls aligned by order is so, too."""
-
-
-_Key: TypeAlias = Callable[[Outline, Item], Hashable | None]
+_Pairs: TypeAlias = list[tuple[int, int]]
 
 
 class _Aligner:
-    """Goes through two runs from the outside in, with a list of gaps that are still to be aligned."""
+    """Goes through two runs from the outside in."""
 
     def __init__(self, left: Outline, right: Outline) -> None:
         self._left, self._right = left, right
         self._places = Places(left, right)
         self.rows: list[tuple[int, int, By]] = []
-        self.calls: list[tuple[int, int]] = []
-        self._gaps = [_Gap(left.items[0], right.items[0])]
-        while self._gaps:
-            self._align(self._gaps.pop())
+        self.calls: _Pairs = []
+        self._open: _Pairs = [(0, 0)]
+        while self._open:
+            self._align(*self._open.pop())
 
     def turn(self) -> None:
         """Exchange the runs."""
         self.rows = [(right, left, by) for left, right, by in self.rows]
         self.calls = [(right, left) for left, right in self.calls]
 
-    def _align(self, gap: _Gap) -> None:
-        gaps = list(self._between(gap, self._by_site(gap), gap.by))
-        for key in _LOOSER:
-            gaps = [inner for gap in gaps for inner in self._between(gap, self._by_key(gap, key), "order")]
-        self._gaps += [opened for gap in gaps if (opened := self._opened(gap))]
+    def _align(self, left_call: int, right_call: int) -> None:
+        left, right = self._left.items[left_call], self._right.items[right_call]
+        anchors = self._anchors(left, right)
+        between = [pair for one, other in _gaps(anchors, left, right) for pair in self._in_order(one, other)]
+        if len(anchors) < min(len(left), len(right)):
+            flat = self._in_order(left, right)
+            found = len(between) + sum(self._weight(left[at], right[there]) for at, there in anchors)
+            if found < _MISLED * len(flat):
+                anchors, between = [], flat
+        for at, there in anchors:
+            self._note(left[at], right[there])
+        self.rows.extend((one, other, "order") for one, other in between)
 
-    def _by_site(self, gap: _Gap) -> list[tuple[int, int]]:
-        left, right = self._left, self._right
+    def _anchors(self, left: Sequence[Item], right: Sequence[Item]) -> _Pairs:
+        """By place in the code and by the name and class of called modules; between these by name alone."""
+        ours, theirs = self._left, self._right
         places, others = self._places.left, self._places.right
-        return common_subsequence(
-            [places[item] if item >= 0 else left.names(~item) for item in gap.left],
-            [others[item] if item >= 0 else right.names(~item) for item in gap.right],
+        exact = common_subsequence(
+            [places[item] if item >= 0 else ours.names(~item) for item in left],
+            [others[item] if item >= 0 else theirs.names(~item) for item in right],
+        )
+        return _refined(
+            exact,
+            [None if item >= 0 else ours.telling_name(~item) for item in left],
+            [None if item >= 0 else theirs.telling_name(~item) for item in right],
         )
 
-    def _by_key(self, gap: _Gap, key: _Key) -> list[tuple[int, int]]:
-        return common_subsequence(
-            [key(self._left, item) for item in gap.left], [key(self._right, item) for item in gap.right]
+    def _in_order(self, left: Sequence[Item], right: Sequence[Item]) -> _Pairs:
+        """The rows of some items and of all calls in them, by operation and shape, then by operation."""
+        ours, theirs = self._left.rows_in(left), self._right.rows_in(right)
+        operations = [self._left.operations[row] for row in ours]
+        others = [self._right.operations[row] for row in theirs]
+        found = common_subsequence(
+            [(name, self._left.shape(row)) for name, row in zip(operations, ours)],
+            [(name, self._right.shape(row)) for name, row in zip(others, theirs)],
         )
+        found = _refined(found, operations, others)
+        if len(found) < min(len(ours), len(theirs)):
+            shapeless = common_subsequence(operations, others)
+            found = shapeless if len(found) < _MISLED * len(shapeless) else found
+        return [(ours[at], theirs[there]) for at, there in found]
 
-    def _between(self, gap: _Gap, found: Sequence[tuple[int, int]], by: By) -> Iterator[_Gap]:
-        """Note what was found, and give the gaps that it leaves with something on both sides."""
-        left, right, _ = gap
-        from_left = from_right = 0
-        for at, there in [*found, (len(left), len(right))]:
-            if from_left < at and from_right < there:
-                yield _Gap(left[from_left:at], right[from_right:there], gap.by)
-            from_left, from_right = at + 1, there + 1
-        for at, there in found:
-            self._note(left[at], right[there], by)
+    def _weight(self, left: Item, right: Item) -> int:
+        """How many rows two items can have in common at most."""
+        return min(len(self._left.rows_in([left])), len(self._right.rows_in([right])))
 
-    def _note(self, left: Item, right: Item, by: By) -> None:
+    def _note(self, left: Item, right: Item) -> None:
         if left >= 0:
-            self.rows.append((left, right, by))
+            self.rows.append((left, right, "site"))
         else:
             self.calls.append((~left, ~right))
-            self._gaps.append(_Gap(self._left.items[~left], self._right.items[~right], by))
-
-    def _opened(self, gap: _Gap) -> _Gap | None:
-        """The gap with its deepest calls replaced by what ran in them; None if it has no calls."""
-        heights = [self._left.heights[~item] for item in gap.left if item < 0]
-        heights += [self._right.heights[~item] for item in gap.right if item < 0]
-        if not heights:
-            return None
-        most = max(heights)
-        return _Gap(_open(self._left, gap.left, most), _open(self._right, gap.right, most), "order")
+            self._open.append((~left, ~right))
 
 
-def _open(outline: Outline, items: Sequence[Item], height: int) -> Sequence[Item]:
-    found: list[Item] = []
-    for item in items:
-        if item < 0 and outline.heights[~item] == height:
-            found += outline.items[~item]
-        else:
-            found.append(item)
-    return found
+def _gaps(
+    anchors: _Pairs, left: Sequence[T], right: Sequence[T]
+) -> Iterator[tuple[Sequence[T], Sequence[T]]]:
+    """What lies between two anchors, before the first and after the last, where both sides have something."""
+    for (one, other), (end, its_end) in pairwise([(-1, -1), *anchors, (len(left), len(right))]):
+        if one + 1 < end and other + 1 < its_end:
+            yield left[one + 1 : end], right[other + 1 : its_end]
 
 
-def _like(outline: Outline, item: Item) -> Hashable:
-    """The same operation with an output of the same shape; a call in which the same operations ran."""
-    return (outline.operations[item], outline.shape(item)) if item >= 0 else outline.work(~item)
-
-
-def _named(outline: Outline, item: Item) -> Hashable:
-    """The same operation; a call of a module of the same name."""
-    return outline.operations[item] if item >= 0 else (outline.names(~item)[0],)
-
-
-def _of_class(outline: Outline, item: Item) -> Hashable | None:
-    """A call of a module of the same class."""
-    return None if item >= 0 else outline.names(~item)[1]
-
-
-_LOOSER: Final[tuple[_Key, ...]] = (_like, _named, _of_class)
-"""What aligns within the gaps that places in the code leave, one after the other."""
+def _refined(found: _Pairs, left: Sequence[Hashable | None], right: Sequence[Hashable | None]) -> _Pairs:
+    """The pairs with those that other keys find between them."""
+    inner: _Pairs = []
+    for ours, theirs in _gaps(found, range(len(left)), range(len(right))):
+        keys, others = [left[at] for at in ours], [right[at] for at in theirs]
+        inner += [(ours[at], theirs[there]) for at, there in common_subsequence(keys, others)]
+    return sorted([*found, *inner])

@@ -14,7 +14,7 @@ from torchlens.comparing.alignment import By, align
 from torchlens.comparing.columns import comparison_table
 from torchlens.comparing.differences import Difference, IncomparableError, measure
 from torchlens.comparing.page import comparison_parts
-from torchlens.comparing.reading import read
+from torchlens.comparing.reading import RAW, read
 from torchlens.report.sizes import shape_of
 from torchlens.report.text import Printable, Symbols
 
@@ -59,6 +59,7 @@ class Comparison(Printable):
     """Two runs side by side: a row for each op of both, and the ops of one run only.
 
     True when the runs agree: each op is in both, each value could be compared, and all are equal bit for bit.
+    Memory that nothing has written yet, as `torch.empty` gives it, is no value and counts for neither.
     A rich renderable that also prints as text; it holds numbers and text only, so it outlives the traces.
     """
 
@@ -71,7 +72,11 @@ class Comparison(Printable):
     @property
     def equal(self) -> bool:
         """Whether the runs agree, as the truth of the comparison itself."""
-        return not self.only_in_a and not self.only_in_b and all(row.equal for row in self.rows)
+        return (
+            not self.only_in_a
+            and not self.only_in_b
+            and all(row.equal or row.reason == RAW for row in self.rows)
+        )
 
     @property
     def differing(self) -> Sequence[ComparedOp]:
@@ -116,7 +121,7 @@ def _measured(
 ) -> tuple[Difference | None, str | None]:
     one, other = read(a, ours), read(b, theirs)
     if not isinstance(one, Tensor):
-        return None, f"{names[0]}: {one}"
+        return None, RAW if one == RAW else f"{names[0]}: {one}"
     if not isinstance(other, Tensor):
         return None, f"{names[1]}: {other}"
     try:

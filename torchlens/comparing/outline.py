@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
@@ -41,6 +41,7 @@ class Outline:
         self._rows = reader.rows
         self._calls = reader.record.module_calls
         self._sites: dict[tuple[int, int], Site] = {}
+        self._shapes: dict[int, tuple[int, ...] | None] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -58,15 +59,6 @@ class Outline:
         for at in range(begun, len(self._calls)):
             found[self._calls[at].parent].append(~at)
         return found
-
-    @cached_property
-    def heights(self) -> list[int]:
-        """For each module call how deep calls are nested in it: 0 where none is."""
-        heights = [0] * len(self._calls)
-        for at in range(len(self._calls) - 1, 0, -1):
-            parent = self._calls[at].parent
-            heights[parent] = max(heights[parent], heights[at] + 1)
-        return heights
 
     @cached_property
     def operations(self) -> list[str]:
@@ -108,8 +100,10 @@ class Outline:
 
     def shape(self, row: int) -> tuple[int, ...] | None:
         """Of the first tensor that a row gave; None without one, and for a nested tensor."""
-        ops = self._reader.ops_of_row(row)
-        return shape_of(self._views.op(ops[0])._seen) if ops else None
+        if row not in self._shapes:
+            ops = self._reader.ops_of_row(row)
+            self._shapes[row] = shape_of(self._views.op(ops[0])._seen) if ops else None
+        return self._shapes[row]
 
     def names(self, call: int) -> tuple[str, str]:
         """A called module's name within the module that called it, and the name of its class."""
@@ -126,11 +120,21 @@ class Outline:
             found.append((inner, entry.type_name))
         return found
 
-    def work(self, call: int) -> Hashable:
-        """The operations and shapes of what ran in a module call and in all calls within it, in order."""
-        entry = self._calls[call]
-        end = len(self) if entry.end is None else entry.end
-        return tuple((self.operations[row], self.shape(row)) for row in range(entry.start, end))
+    def telling_name(self, call: int) -> str | None:
+        """A called module's name where it is one: the numbers of a sequence shift with what is put in."""
+        name = self._names[call][0]
+        return None if name.rpartition(".")[2].isdigit() else name
+
+    def rows_in(self, items: Sequence[Item]) -> list[int]:
+        """The rows among some items, and all that ran in the calls among them, in capture order."""
+        found: list[int] = []
+        for item in items:
+            if item >= 0:
+                found.append(item)
+            else:
+                entry = self._calls[~item]
+                found += range(entry.start, len(self) if entry.end is None else entry.end)
+        return found
 
 
 def comes_first(one: Outline, other: Outline) -> bool:
