@@ -50,6 +50,14 @@ FACTS = {
         r"^a trace that ended after blocks\.2:1 gives the same: True$",
         r"^backbone unchanged: True; parameters with a gradient: 0$",
     ],
+    "compare_port": [
+        r"^original, port · first divergence at gelu_1:1$",
+        r"^before it +12 values agree$",
+        r"^arguments +they differ: \(approximate='none'\) and \(approximate='tanh'\)$",
+        r"^16 ops in both, 4 differ$",
+        r"^only in the original: transpose_1:1$",
+        r"^as a table: 18 rows, 19 columns$",
+    ],
     "distillation": [
         r"^step   0  distance at 0: \d\.\d+, at 2: 0\.[3-9]\d+, of outputs: 0\.[2-9]\d+$",
         r"^step 150  distance at 0: 0\.[01]\d+, at 2: 0\.[01]\d+, of outputs: 0\.0\d+$",
