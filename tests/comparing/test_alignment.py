@@ -22,6 +22,7 @@ from tests.programs.examples import EXAMPLES
 from tests.programs.random_source import Program
 from tests.programs.reading import compiled, floats
 from torchlens.comparing.alignment import Alignment, align
+from torchlens.comparing.outline import Outline
 
 
 def aligned(a: Any, b: Any) -> Alignment:
@@ -138,6 +139,39 @@ def test_another_branch_on_one_line() -> None:
     a, b = tl.trace(Steps(2, "exp"), floats(2, 4)), tl.trace(Steps(2, "sin"), floats(2, 4))
     assert only(a, b) == ("exp_1:1", "sin_1:1")
     assert {pair.by for pair in aligned(a, b).pairs} == {"site"}
+
+
+class Survives(nn.Module):
+    """A submodule fails in the middle, and the forward goes on."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.thrower = models.Thrower(error)
+
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            x = self.thrower(x)
+        except ValueError:
+            x = torch.sin(x)
+        return torch.cos(x)
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, "Survives"])
+def test_what_ran_in_a_call_stands_together(name: str) -> None:
+    if name == "Survives":
+        trace = tl.trace(Survives(ValueError("no")), floats(2))
+    else:
+        example = EXAMPLES[name]
+        trace = tl.trace(example.build(), example.inputs(), input_kwargs=example.kwargs())
+    outline = Outline(trace._views)
+
+    def inside(call: int) -> list[int]:
+        return [row for item in outline.items[call] for row in ([item] if item >= 0 else inside(~item))]
+
+    for call in range(len(outline.items)):
+        rows = inside(call)
+        assert rows == outline.rows_in([~call]) and len(rows) == outline.size([~call])
+    assert inside(0) == list(range(len(outline)))
 
 
 def test_unequal_numbers_of_outputs() -> None:

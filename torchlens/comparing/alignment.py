@@ -24,8 +24,6 @@ from torchlens.comparing.subsequence import common_subsequence
 
 By: TypeAlias = Literal["site", "order"]
 """`site`: in the same module call the same place in the code; `order`: the same operation in between."""
-
-
 T = TypeVar("T")
 _MISLED: Final = 0.9
 """Anchors that leave less than this part of what can be aligned are taken for chance likenesses."""
@@ -106,9 +104,12 @@ class _Aligner:
         left, right = self._left.items[left_call], self._right.items[right_call]
         anchors = self._anchors(left, right)
         between = [pair for one, other in _gaps(anchors, left, right) for pair in self._in_order(one, other)]
-        if len(anchors) < min(len(left), len(right)):
+        in_anchors = sum(
+            min(self._left.size([left[at]]), self._right.size([right[there]])) for at, there in anchors
+        )
+        found = in_anchors + len(between)
+        if found < min(self._left.size(left), self._right.size(right)):
             flat = self._in_order(left, right)
-            found = len(between) + sum(self._weight(left[at], right[there]) for at, there in anchors)
             if found < _MISLED * len(flat):
                 anchors, between = [], flat
         for at, there in anchors:
@@ -143,10 +144,6 @@ class _Aligner:
             shapeless = common_subsequence(operations, others)
             found = shapeless if len(found) < _MISLED * len(shapeless) else found
         return [(ours[at], theirs[there]) for at, there in found]
-
-    def _weight(self, left: Item, right: Item) -> int:
-        """How many rows two items can have in common at most."""
-        return min(len(self._left.rows_in([left])), len(self._right.rows_in([right])))
 
     def _note(self, left: Item, right: Item) -> None:
         if left >= 0:

@@ -40,7 +40,6 @@ class Outline:
         self._reader = reader = views.reader
         self._rows = reader.rows
         self._calls = reader.record.module_calls
-        self._sites: dict[tuple[int, int], Site] = {}
         self._shapes: dict[int, tuple[int, ...] | None] = {}
 
     def __len__(self) -> int:
@@ -52,7 +51,7 @@ class Outline:
         found: list[list[Item]] = [[] for _ in self._calls]
         begun = 1
         for row, call in enumerate(self._rows.call):
-            while begun < len(self._calls) and self._calls[begun].start <= row:
+            while begun < len(self._calls) and self._spans[begun].start <= row:
                 found[self._calls[begun].parent].append(~begun)
                 begun += 1
             found[call].append(row)
@@ -72,31 +71,32 @@ class Outline:
                 found.append(kind if name == kind else f"{kind} {name.rpartition('.')[2]}")
         return found
 
-    def site(self, row: int) -> Site:
-        """Where a row's call was written; inputs, outputs and the like have their name and no frames."""
-        reader = self._reader
-        first = reader.numbers.first[row]
-        layer = reader.layering.layer_of[first] if first < len(reader.numbers.rows) else -1
-        place = self._rows.site[row]
-        if self._rows.kind[row] not in ("call", "boundary") or layer < 0:
-            return Site((), f"{self._rows.kind[row]} {reader.name(row)}")
-        found = self._sites.get((place, layer))
-        if found is None:
-            spots = tuple(
-                Spot(
-                    frame.file.replace("\\", "/").rpartition("/")[2],
-                    frame.function,
-                    *(-1 if at is None else at for at in (frame.line, frame.column, frame.end_column)),
-                )
-                for frame in reader.frames(row)
-            )
-            found = self._sites[place, layer] = Site(spots, reader.layering.layers[layer].func_name)
-        return found
-
     @cached_property
     def sites(self) -> list[Site]:
-        """`site` of every row."""
-        return [self.site(row) for row in range(len(self))]
+        """Where each row's call was written; inputs, outputs and the like have their name and no frames."""
+        rows, layer_of = self._rows, self._reader.layering.layer_of
+        known: dict[tuple[int, int], Site] = {}
+        found: list[Site] = []
+        for row, kind in enumerate(rows.kind):
+            ops = self._reader.ops_of_row(row)
+            if kind not in ("call", "boundary") or not ops:
+                found.append(Site((), f"{kind} {self._reader.name(row)}"))
+                continue
+            key = rows.site[row], layer_of[ops[0]]
+            if key not in known:
+                known[key] = Site(self._spots(row), self._reader.layering.layers[key[1]].func_name)
+            found.append(known[key])
+        return found
+
+    def _spots(self, row: int) -> tuple[Spot, ...]:
+        return tuple(
+            Spot(
+                frame.file.replace("\\", "/").rpartition("/")[2],
+                frame.function,
+                *(-1 if at is None else at for at in (frame.line, frame.column, frame.end_column)),
+            )
+            for frame in self._reader.frames(row)
+        )
 
     def shape(self, row: int) -> tuple[int, ...] | None:
         """Of the first tensor that a row gave; None without one, and for a nested tensor."""
@@ -129,12 +129,32 @@ class Outline:
         """The rows among some items, and all that ran in the calls among them, in capture order."""
         found: list[int] = []
         for item in items:
-            if item >= 0:
-                found.append(item)
-            else:
-                entry = self._calls[~item]
-                found += range(entry.start, len(self) if entry.end is None else entry.end)
+            found += self._span(item)
         return found
+
+    def size(self, items: Sequence[Item]) -> int:
+        """How many rows that are."""
+        return sum(map(len, map(self._span, items)))
+
+    def _span(self, item: Item) -> range:
+        """The rows of an item: what ran in a call and in those within it stands together."""
+        return range(item, item + 1) if item >= 0 else self._spans[~item]
+
+    @cached_property
+    def _spans(self) -> list[range]:
+        """For each call its rows, by what ran in it.
+
+        The record's own bounds are others: hooks before a call are within them and run in its caller, and a
+        call that raised has no end.
+        """
+        starts, ends = [len(self)] * len(self._calls), [0] * len(self._calls)
+        for row, call in enumerate(self._rows.call):
+            starts[call], ends[call] = min(starts[call], row), row + 1
+        for at in range(len(starts) - 1, 0, -1):
+            parent = self._calls[at].parent
+            starts[parent], ends[parent] = min(starts[parent], starts[at]), max(ends[parent], ends[at])
+        bounds = zip(self._calls, starts, ends)
+        return [range(start, end) if end else range(call.start, call.start) for call, start, end in bounds]
 
 
 def comes_first(one: Outline, other: Outline) -> bool:

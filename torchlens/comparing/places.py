@@ -76,9 +76,8 @@ def _moved(site: Site, shifts: Mapping[Function, int | None]) -> Site | None:
 
 def _texts(outline: Outline) -> Mapping[Function, _Text]:
     texts: dict[Function, _Text] = defaultdict(_Text)
-    for spot, callee in {
-        pair for site in {id(site): site for site in outline.sites}.values() for pair in _calls(site)
-    }:
+    sites = {id(site): site for site in outline.sites}  # by identity: a site is long to hash
+    for spot, callee in {pair for site in sites.values() for pair in _calls(site)}:
         text, call = texts[spot.file, spot.function], _Call(callee, spot.column, spot.end_column)
         text.lines_of[call].add(spot.line)
         text.calls_on[spot.line].add(call)
@@ -102,9 +101,8 @@ def _shift(ours: _Text, theirs: _Text) -> int | None:
 
 def _votes(ours: _Text, theirs: _Text) -> Counter[int]:
     """For each shift how many calls coincide under it."""
-    shared = [
-        (lines, theirs.lines_of[call]) for call, lines in ours.lines_of.items() if call in theirs.lines_of
-    ]
+    calls = ours.lines_of.keys() & theirs.lines_of.keys()
+    shared = [(ours.lines_of[call], theirs.lines_of[call]) for call in calls]
     votes: Counter[int] = Counter()
     if sum(len(left) * len(right) for left, right in shared) <= _MOST_SHIFTS:
         for left, right in shared:
