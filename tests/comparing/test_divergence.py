@@ -231,6 +231,21 @@ def test_the_weights_of_a_plain_function() -> None:
     assert diverged(a, b).inputs.ops == "not known"
 
 
+def test_memory_that_nothing_has_written_is_no_difference() -> None:
+    def run(shift: float) -> Any:
+        def fill(x: Tensor) -> Tensor:
+            total = torch.empty(4)
+            return torch.add(x, shift, out=total)
+
+        return tl.trace(fill, floats(4))
+
+    found = agreed(run(1), run(1))
+    assert [label for label, _ in found.not_compared] == ["empty_1:1"]
+    parted = diverged(run(1), run(2))
+    assert parted.a.label == "add_1:1" and parted.inputs.ops == "agree"
+    assert parted.inputs.arguments == ("1", "2")
+
+
 def test_in_place_chains() -> None:
     model = models.WritesThroughViews()
     a, b = tl.trace(model, floats(3, 4)), tl.trace(model, floats(3, 4))

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
-from torch import Tensor
 
 from torchlens._trace.views import Views
 from torchlens.comparing.alignment import By, align
 from torchlens.comparing.columns import comparison_table
 from torchlens.comparing.differences import Difference, IncomparableError, measure
 from torchlens.comparing.page import comparison_parts
-from torchlens.comparing.reading import RAW, read
+from torchlens.comparing.reading import RAW, read_pair
 from torchlens.report.sizes import shape_of
 from torchlens.report.text import Printable, Symbols
 
@@ -119,13 +118,11 @@ def compare(a: Views, b: Views, names: tuple[str, str] = ("a", "b")) -> Comparis
 def _measured(
     a: Views, b: Views, ours: int, theirs: int, names: tuple[str, str]
 ) -> tuple[Difference | None, str | None]:
-    one, other = read(a, ours), read(b, theirs)
-    if not isinstance(one, Tensor):
-        return None, RAW if one == RAW else f"{names[0]}: {one}"
-    if not isinstance(other, Tensor):
-        return None, f"{names[1]}: {other}"
+    values = read_pair(a, b, ours, theirs, names)
+    if isinstance(values, str):
+        return None, values
     try:
-        return measure(one, other), None
+        return measure(*values), None
     except IncomparableError as error:
         return None, str(error)
 

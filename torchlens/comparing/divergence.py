@@ -16,7 +16,7 @@ from torchlens.comparing.differences import IncomparableError
 from torchlens.comparing.excess import Excess, find_excess
 from torchlens.comparing.inputs import Inputs, inputs_of
 from torchlens.comparing.page import divergence_parts, no_divergence_parts
-from torchlens.comparing.reading import read
+from torchlens.comparing.reading import RAW, read_pair
 from torchlens.comparing.statistics import Statistics, summarize_value
 from torchlens.comparing.tolerances import Asked, Tolerance, checked, tolerance_between
 from torchlens.report.sizes import shape_of
@@ -103,30 +103,36 @@ class _Search:
     def __init__(self, a: Views, b: Views, names: tuple[str, str], asked: Asked) -> None:
         self._a, self._b, self._names, self._asked = a, b, names, asked
         self._found: Alignment = align(a, b)
+        self._compared = 0
         self._agreeing: set[int] = set()
         self._skipped: list[tuple[str, str]] = []
 
     def run(self) -> Divergence | NoDivergence:
         for pair in self._found.pairs:
-            one, other = read(self._a, pair.a), read(self._b, pair.b)
-            if not isinstance(one, Tensor) or not isinstance(other, Tensor):
-                name, reason = (self._names[0], one) if isinstance(one, str) else (self._names[1], other)
-                self._skipped.append((self._a.op(pair.a).label, f"{name}: {reason}"))
+            values = read_pair(self._a, self._b, pair.a, pair.b, self._names)
+            if isinstance(values, str):
+                self._skip(pair, values)
                 continue
-            tolerance = tolerance_between(self._asked, one.dtype, other.dtype)
+            tolerance = tolerance_between(self._asked, values[0].dtype, values[1].dtype)
             try:
-                excess = find_excess(one, other, tolerance)
+                excess = find_excess(*values, tolerance)
             except IncomparableError as error:
-                if pair.by == "order" or shape_of(one) == shape_of(other):
-                    self._skipped.append((self._a.op(pair.a).label, str(error)))
-                    continue
-                return self._divergence(pair, (one, other), tolerance, None)
+                if pair.by == "site" and shape_of(values[0]) != shape_of(values[1]):
+                    return self._divergence(pair, values, tolerance, None)
+                self._skip(pair, str(error))
+                continue
             if excess is not None:
-                return self._divergence(pair, (one, other), tolerance, excess)
+                return self._divergence(pair, values, tolerance, excess)
+            self._compared += 1
             self._agreeing.add(pair.a)
         return NoDivergence(
-            self._names, len(self._agreeing), self._skipped, *self._lone(len(self._a.every_op()), None)
+            self._names, self._compared, self._skipped, *self._lone(len(self._a.every_op()), None)
         )
+
+    def _skip(self, pair: Pair, reason: str) -> None:
+        self._skipped.append((self._a.op(pair.a).label, reason))
+        if reason == RAW:  # an op that fills such memory reads nothing of it
+            self._agreeing.add(pair.a)
 
     def _divergence(
         self, pair: Pair, values: tuple[Tensor, Tensor], tolerance: Tolerance, excess: Excess | None
@@ -140,7 +146,7 @@ class _Search:
             tolerance,
             excess,
             inputs_of(ours, theirs, self._found, self._agreeing, self._asked),
-            len(self._agreeing),
+            self._compared,
             self._skipped,
             *self._lone(pair.a, pair.b),
         )
