@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,33 @@ class Column:
     nullable: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Cells by their number in a sequence of others; None is an empty cell."""
+
+    codes: Sequence[int | None]
+    of: Cells
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Cells that are lists: the items of all of them in one sequence, and how many each cell has."""
+
+    items: Cells
+    sizes: Sequence[int]
+
+
+Cells: TypeAlias = "Sequence[Any] | Coded | Joined"
+"""The cells of one column: one by one, or in a form that spares an object for each."""
+
+
+def coded(cells: Iterable[Hashable]) -> Coded:
+    """Cells of which few differ; None is an empty one."""
+    numbers: dict[Hashable, int] = {}
+    codes = [None if cell is None else numbers.setdefault(cell, len(numbers)) for cell in cells]
+    return Coded(codes, list(numbers))
+
+
 def schema_of(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.Schema:
     """The Arrow schema of a table of these columns; each field's metadata has its meaning."""
     import pyarrow as pa
@@ -37,14 +65,32 @@ def schema_of(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.Sche
     return pa.schema(fields, {key.encode(): text.encode() for key, text in metadata.items()})
 
 
-def build(
-    columns: Sequence[Column], values: Mapping[str, Sequence[Any]], metadata: Mapping[str, str]
-) -> pa.Table:
-    """A table of these columns; `values` has a sequence for each, all of one length."""
+def build(columns: Sequence[Column], values: Mapping[str, Cells], metadata: Mapping[str, str]) -> pa.Table:
+    """A table of these columns; `values` has the cells of each, all of one number."""
     import pyarrow as pa
 
-    arrays: list[pa.Array[Any]] = [pa.array(values[column.name], _type_of(column.type)) for column in columns]
+    arrays = [_array(values[column.name], _type_of(column.type)) for column in columns]
     return pa.Table.from_arrays(arrays, schema=schema_of(columns, metadata))
+
+
+def is_category(data_type: pa.DataType) -> bool:
+    """Whether cells are numbers of words in a dictionary."""
+    import pyarrow as pa
+
+    return pa.types.is_dictionary(data_type)
+
+
+def _array(cells: Cells, data_type: pa.DataType) -> pa.Array[Any]:
+    import pyarrow as pa
+
+    if isinstance(cells, Coded):
+        return _array(cells.of, data_type).take(pa.array(cells.codes, pa.int32()))
+    if isinstance(cells, Joined):
+        assert isinstance(data_type, pa.ListType), f"a column of {data_type} holds no lists"
+        offsets = pa.array(list(accumulate(cells.sizes, initial=0)), pa.int32())
+        items = _array(cells.items, cast("pa.DataType", data_type.value_type))
+        return pa.ListArray.from_arrays(offsets, items)
+    return pa.array(cells, data_type)
 
 
 def to_octets(table: pa.Table) -> bytes:

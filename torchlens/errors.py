@@ -53,6 +53,10 @@ class TargetError(TorchLensError, ValueError):
     """A command-line target, input shape or device cannot be used."""
 
 
+class MissingLibraryError(TorchLensError, ImportError):
+    """A library that torchlens does not need otherwise is not installed."""
+
+
 class MissingKeyError(TorchLensError, KeyError):
     """No op, layer, module, parameter or buffer has this name or index."""
 

@@ -25,11 +25,17 @@ from torchlens.errors import CaptureOpenError, NotSavedError
 from torchlens.report.memory import Memory, measure_memory
 from torchlens.report.summary import Summary, describe, summarize
 from torchlens.selectors import Sites
+from torchlens.tables import Tables
+from torchlens.tables.collection import TableName
+from torchlens.tables.dataframes import to_pandas, to_polars
 from torchlens.validation.checking import check_trace
 from torchlens.validation.report import Report
 
 if TYPE_CHECKING:
     import networkx as nx
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
 
 class Trace:
@@ -132,6 +138,27 @@ class Trace:
         return build_graph(self._reader)
 
     @property
+    def tables(self) -> Tables:
+        """Ops, layers, edges, modules, their calls, parameters, buffers and frames as Arrow tables."""
+        return self._tables
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return Tables(self._reader)
+
+    def to_arrow(self) -> pa.Table:
+        """One row an op; the other tables are in `trace.tables`."""
+        return self.tables.ops
+
+    def to_pandas(self, table: TableName = "ops") -> pd.DataFrame:
+        """A table as a pandas frame: words as categories, all else backed by Arrow and not copied."""
+        return to_pandas(self.tables[table])
+
+    def to_polars(self, table: TableName = "ops") -> pl.DataFrame:
+        """A table as a polars frame, over the same memory where polars can."""
+        return to_polars(self.tables[table])
+
+    @property
     def output(self) -> Any:
         """What the model returned, with its containers."""
         return find_output(self._views)
@@ -191,6 +218,7 @@ class Trace:
         self._open_views = None
         self._cleaned = True
         self.__dict__.pop("_graph", None)
+        self.__dict__.pop("_tables", None)
 
     def __repr__(self) -> str:
         if self._cleaned:

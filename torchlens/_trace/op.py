@@ -228,26 +228,22 @@ class Op(View):
     @property
     def duration_ns(self) -> int | None:
         """Nanoseconds of the call, on its first output; None on the others and on what is no call."""
-        timed = self.output_slot == 0 and self.kind == "call"
-        return self._reader.rows.duration[self._row] if timed else None
+        return self._reader.duration_of_op(self.index)
 
     @property
     def flops(self) -> int | None:
         """Floating-point operations of the call, 2 for a multiply-add; None with `flops_reason`."""
-        return self._reader.cost(self._row).flops if self.output_slot == 0 else None
+        return self._reader.cost_of_op(self.index).flops
 
     @property
     def macs(self) -> int | None:
         """Multiply-adds of the call."""
-        return self._reader.cost(self._row).macs if self.output_slot == 0 else None
+        return self._reader.cost_of_op(self.index).macs
 
     @property
     def flops_reason(self) -> str | None:
         """Why `flops` is None."""
-        if self.output_slot:
-            first = self._views.op(self.index - self.output_slot)
-            return f"the call's FLOPs stand on its first output, {first.label}"
-        return self._reader.cost(self._row).reason
+        return self._reader.cost_of_op(self.index).reason
 
     @property
     def context(self) -> Context:

@@ -260,6 +260,20 @@ class TraceReader:
             self._costs[row] = found
         return found
 
+    def cost_of_op(self, op: int) -> Cost:
+        """FLOPs and MACs of an op's call, which stand on its first output."""
+        slot = self.numbers.slots[op]
+        if not slot:
+            return self.cost(self.numbers.rows[op])
+        reason = f"the call's FLOPs stand on its first output, {self.op_labels[op - slot]}"
+        return Cost(None, None, reason)
+
+    def duration_of_op(self, op: int) -> int | None:
+        """Nanoseconds of an op's call, on its first output; None on the others and on what is no call."""
+        row = self.numbers.rows[op]
+        timed = not self.numbers.slots[op] and self.rows.kind[row] == "call"
+        return self.rows.duration[row] if timed else None
+
     def _as_they_were(self, arguments: Any, row: int) -> Any:
         """Arguments with the shapes they had, where a call has changed shapes in place."""
         if not self.ledger.metadata:

@@ -1,0 +1,84 @@
+"""Call sites by number, and the Python frames of each."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from torchlens._arrow import Cells, Column, build, coded
+from torchlens._keys.chains import Frame
+from torchlens._trace.reader import TraceReader
+from torchlens.tables.schema import metadata_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = (
+    Column("call_site", "int32", "number of the call site, which `ops.call_site` has"),
+    Column("depth", "int32", "place in the call site, counted inwards; 0 for the outermost frame"),
+    Column("file", "category", "path of the source file, as Python had it"),
+    Column("function", "category", "qualified name of the function; plain on Python 3.10"),
+    Column("line", "int32", "first line of the call, from 1; null where Python does not know", True),
+    Column("end_line", "int32", "its last line", True),
+    Column("column", "int32", "where it begins in its first line, in UTF-8 bytes from 0", True),
+    Column("end_column", "int32", "where it ends in its last line", True),
+    Column("in_torch", "bool", "whether the file is one of torch's own"),
+)
+
+
+class CallSites:
+    """The call sites of a record, numbered in the order of their first ops; one without frames has none."""
+
+    def __init__(self, reader: TraceReader) -> None:
+        self.first_rows: dict[int, int] = {}
+        """By the record's own number of a site, the first row at it."""
+        self.frames: list[tuple[Frame, ...]] = []
+        """By number, the frames of each, outermost first."""
+        numbers: dict[int, int | None] = {}
+        for row, site in enumerate(reader.rows.site):
+            if site in numbers:
+                continue
+            self.first_rows[site] = row
+            frames = reader.frames(row)
+            numbers[site] = len(self.frames) if frames else None
+            self.frames += [frames] if frames else []
+        self.of_row = [numbers[site] for site in reader.rows.site]
+
+    def innermost_of_users(self) -> list[Frame | None]:
+        """By number, the innermost frame that is not torch's."""
+        torchs = _torchs({frame.file for frames in self.frames for frame in frames})
+        return [
+            next((frame for frame in reversed(frames) if frame.file not in torchs), None)
+            for frames in self.frames
+        ]
+
+
+def frames_table(reader: TraceReader) -> pa.Table:
+    """One row for each frame of each call site, the outermost first."""
+    sites = CallSites(reader).frames
+    frames = [frame for frames in sites for frame in frames]
+    torchs = _torchs({frame.file for frame in frames})
+    cells: dict[str, Cells] = {
+        "call_site": [site for site, found in enumerate(sites) for _ in found],
+        "depth": [depth for found in sites for depth in range(len(found))],
+        "file": coded(frame.file for frame in frames),
+        "function": coded(frame.function for frame in frames),
+        "line": [frame.line for frame in frames],
+        "end_line": [frame.end_line for frame in frames],
+        "column": [frame.column for frame in frames],
+        "end_column": [frame.end_column for frame in frames],
+        "in_torch": [frame.file in torchs for frame in frames],
+    }
+    return build(COLUMNS, cells, metadata_of(reader.record, "frames"))
+
+
+def _torchs(files: set[str]) -> set[str]:
+    """Those of the files that are torch's own, on this machine or on the one where the trace was made."""
+    return {file for file in files if file.startswith(_HERE) or _INSTALLED.search(file)}
+
+
+_HERE: Final = os.path.join(os.path.dirname(torch.__file__), "")
+_INSTALLED: Final = re.compile(r"[\\/](?:site|dist)-packages[\\/]torch[\\/]")
