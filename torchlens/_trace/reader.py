@@ -253,12 +253,20 @@ class TraceReader:
         if found is None:
             rows = self.rows
             if rows.kind[row] in ("call", "boundary"):
-                args, kwargs = self._as_they_were([rows.args[row], rows.kwargs[row] or {}], row)
-                found = flops.count(rows.func[row], args, kwargs, self._for_counting(rows.out[row]))
+                args, kwargs, out = rows.args[row], rows.kwargs[row], rows.out[row]
+                if not self._counts_as_recorded:
+                    args, kwargs = self._as_they_were((args, kwargs), row)
+                    out = self._for_counting(out)
+                found = flops.count(rows.func[row], args, kwargs, out)
             else:
                 found = Cost(0, 0, None)
             self._costs[row] = found
         return found
+
+    @cached_property
+    def _counts_as_recorded(self) -> bool:
+        """Whether every tensor is kept and has the shape that it had."""
+        return self.record.keeps_all and not self.ledger.metadata
 
     def cost_of_op(self, op: int) -> Cost:
         """FLOPs and MACs of an op's call, which stand on its first output."""

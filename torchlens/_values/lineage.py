@@ -33,12 +33,6 @@ class Lineage:
     """For each row, (argument position, parameter)."""
 
 
-@dataclass(slots=True)
-class _Maker:
-    op: int
-    row: int
-
-
 class _Writers:
     """The writes into one storage, ready to be searched."""
 
@@ -56,10 +50,12 @@ def trace_lineage(record: Record, numbers: OpNumbers, ledger: Ledger) -> Lineage
 class _Tracer:
     def __init__(self, record: Record, numbers: OpNumbers, ledger: Ledger) -> None:
         self._record = record
+        self._row_of = numbers.rows
         self._first = numbers.first
         self._ledger = ledger
         self._writers: Mapping[StorageKey, _Writers] = {k: _Writers(w) for k, w in ledger.writes.items()}
-        self._made: dict[int, _Maker] = {}
+        self._made: dict[int, int] = {}
+        """Id of a tensor to the op that last gave it."""
         self._host: dict[int, list[int]] = {}
         """By row, the ops behind its data from the host."""
         self._params = dict(record.structure.param_of_tensor)
@@ -73,25 +69,27 @@ class _Tracer:
         for row, (args, kwargs, out) in enumerate(zip(rows.args, rows.kwargs, rows.out)):
             while aliases and aliases[-1][0] <= row:
                 self._alias(*aliases.pop()[1:])
-            for target, tensor in leaving.get(row, ()):
+            for target, tensor in leaving.get(row, ()) if leaving else ():
                 self._host.setdefault(target, []).extend(self._ops_behind(row, tensor, None))
             used = list(positions(args, kwargs))
             if id(out) in made and all(tensor is not out for _, tensor in used):
                 used.append(("0", out))  # an attribute that gives a tensor again, as `grad` does
             outs = cast("tuple[Any, ...]", out) if type(out) is tuple else (out,)
-            through_host = tuple((HOST, op) for op in self._host.get(row, ()))
+            through_host = tuple([(HOST, op) for op in self._host[row]]) if row in self._host else ()
             shared: tuple[tuple[str, int], ...] | None = None
             for produced in outs:
                 if self._writers:
                     shared = tuple(self._parents(row, used, produced))
                 elif shared is None:  # nothing was written: whoever made a tensor object made its elements
-                    shared = tuple([(at, made[id(t)].op) for at, t in used if id(t) in made])
+                    shared = tuple([(at, made[id(t)]) for at, t in used if id(t) in made])
                 result.parents.append(shared + through_host)
-            used += [(HOST, tensor) for tensor, _ in host.get(row, ())]
-            result.params.append(tuple((at, params[id(t)]) for at, t in used if id(t) in params))
+            if row in host:
+                used += [(HOST, tensor) for tensor, _ in host[row]]
+            held = [(at, params[id(t)]) for at, t in used if id(t) in params] if params else ()
+            result.params.append(tuple(held))
             if rows.kind[row] != "output":  # a result that is used further comes from what made it
                 for slot, produced in enumerate(outs):
-                    made[id(produced)] = _Maker(first[row] + slot, row)
+                    made[id(produced)] = first[row] + slot
         return result
 
     def _leaving(self) -> dict[int, list[tuple[int, Recorded]]]:
@@ -115,8 +113,8 @@ class _Tracer:
         key = storage_key(seen)
         writers = self._writers.get(key)
         if writers is None:
-            return [] if maker is None else [maker.op]
-        start = 0 if maker is None else bisect_right(writers.rows, maker.row)
+            return [] if maker is None else [maker]
+        start = 0 if maker is None else bisect_right(writers.rows, self._row_of[maker])
         end = bisect_left(writers.rows, row)
         region = self._region_read(row, seen, key, writers, produced)
         newest_first = range(end - 1, start - 1, -1)
@@ -124,7 +122,7 @@ class _Tracer:
         found = [writers.writes[newest_first[at]] for at in positions_found]
         ops = [self._first[write.row] + (write.slot or 0) for write in found]
         if not covered and maker is not None:
-            ops.append(maker.op)
+            ops.append(maker)
         return sorted(set(ops))
 
     def _region_read(

@@ -96,7 +96,9 @@ class ValueStore:
 
     def _writes_since(self, key: StorageKey, row: int, after: bool) -> Iterator[Write]:
         """The writes into a storage that the value at a row must not show, oldest first."""
-        writes = self._ledger.writes.get(key, ())
+        writes = self._ledger.writes.get(key)
+        if not writes:
+            return iter(())
         first = bisect_right(writes, row, key=_row) if after else bisect_left(writes, row, key=_row)
         return (writes[at] for at in range(first, len(writes)))
 
@@ -131,9 +133,10 @@ class ValueStore:
         for change in self._ledger.metadata.get(id(tensor), ()):
             if change.row > row:
                 return True, change.edge
-        for write in self._writes_since(storage_key(tensor), row, after=True):
-            if id(tensor) in write.edges:
-                return True, write.edges[id(tensor)]
+        if self._ledger.writes:
+            for write in self._writes_since(storage_key(tensor), row, after=True):
+                if id(tensor) in write.edges:
+                    return True, write.edges[id(tensor)]
         return False, None
 
     def gradient_edge(self, tensor: Recorded, row: int, *, what: str) -> GradientEdge | None:

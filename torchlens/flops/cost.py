@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 
@@ -29,12 +30,23 @@ FREE: Final = Cost(0, 0, None)
 
 def product_cost(flops: int) -> Cost:
     """Cost of multiply-adds."""
-    return Cost(flops, flops // 2, None)
+    return _shared(flops, flops // 2)
 
 
 def element_cost(elements: int) -> Cost:
     """Cost of one FLOP an element."""
-    return Cost(elements, 0, None)
+    return _shared(elements, 0)
+
+
+def _shared(flops: int, macs: int) -> Cost:
+    # a size may be a symbol, which only looks like a number
+    return _known(flops, macs) if type(flops) is int else Cost(flops, macs, None)
+
+
+@lru_cache(maxsize=4096)
+def _known(flops: int, macs: int) -> Cost:
+    """One object for all calls that cost the same: a trace has few different costs and many calls."""
+    return Cost(flops, macs, None)
 
 
 def unknown(reason: str) -> Cost:

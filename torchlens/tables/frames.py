@@ -30,22 +30,20 @@ COLUMNS: Final = (
 
 
 class CallSites:
-    """The call sites of a record, numbered in the order of their first ops; one without frames has none."""
+    """The call sites of a record, numbered in the order of their first ops: one for all with equal frames."""
 
     def __init__(self, reader: TraceReader) -> None:
         self.first_rows: dict[int, int] = {}
-        """By the record's own number of a site, the first row at it."""
-        self.frames: list[tuple[Frame, ...]] = []
-        """By number, the frames of each, outermost first."""
-        numbers: dict[int, int | None] = {}
+        """By the record's own number of a place, the first row at it."""
         for row, site in enumerate(reader.rows.site):
-            if site in numbers:
-                continue
-            self.first_rows[site] = row
-            frames = reader.frames(row)
-            numbers[site] = len(self.frames) if frames else None
-            self.frames += [frames] if frames else []
-        self.of_row = [numbers[site] for site in reader.rows.site]
+            self.first_rows.setdefault(site, row)
+        found = {site: reader.frames(row) for site, row in self.first_rows.items()}
+        self.frames = [frames for frames in dict.fromkeys(found.values()) if frames]
+        """By number, the frames of each, outermost first."""
+        numbers = {frames: number for number, frames in enumerate(self.frames)}
+        number_of = {site: numbers.get(frames) for site, frames in found.items()}
+        self.of_row = [number_of[site] for site in reader.rows.site]
+        """By row, the number; None where there are no frames."""
 
     def innermost_of_users(self) -> list[Frame | None]:
         """By number, the innermost frame that is not torch's."""

@@ -92,16 +92,14 @@ def _names(reader: TraceReader) -> dict[str, Cells]:
 
 
 def _tensors(reader: TraceReader) -> dict[str, Cells]:
-    values, pairs = reader.values, list(zip(reader.numbers.rows, reader.numbers.slots))
-    tensors = [reader.tensor(row, slot) for row, slot in pairs]
+    values, rows, slots = reader.values, reader.numbers.rows, reader.numbers.slots
+    tensors = [reader.tensor(row, slot) for row, slot in zip(rows, slots)]
     looks = Looks(values.device)
-    seen = [
-        looks.number(values.geometry(tensor, row, after=True)) for tensor, (row, _) in zip(tensors, pairs)
-    ]
+    seen = [looks.number(values.geometry(tensor, row, after=True)) for tensor, row in zip(tensors, rows)]
     return {
         **looks.cells(seen),
-        "requires_grad": [values.requires_grad(tensor, row) for tensor, (row, _) in zip(tensors, pairs)],
-        "is_inplace": [values.wrote(row, slot) for row, slot in pairs],
+        "requires_grad": [values.requires_grad(tensor, row) for tensor, row in zip(tensors, rows)],
+        "is_inplace": [values.wrote(row, slot) for row, slot in zip(rows, slots)],
     }
 
 
