@@ -19,12 +19,13 @@ ColumnType: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: what it holds, in which unit, and whether a cell may be empty."""
+    """One column of a table: what it holds, whether a cell may be null, and in which unit it is."""
 
     name: str
     type: ColumnType
     meaning: str
     nullable: bool = False
+    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,11 @@ def coded(cells: Iterable[Hashable]) -> Coded:
 
 
 def schema_of(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.Schema:
-    """The Arrow schema of a table of these columns; each field's metadata has its meaning."""
+    """The Arrow schema of a table of these columns; each field's metadata has its meaning and unit."""
     import pyarrow as pa
 
     fields = [
-        pa.field(column.name, _type_of(column.type), column.nullable, {"meaning": column.meaning})
-        for column in columns
+        pa.field(column.name, _type_of(column.type), column.nullable, _about(column)) for column in columns
     ]
     return pa.schema(fields, {key.encode(): text.encode() for key, text in metadata.items()})
 
@@ -167,6 +167,11 @@ def _pointed_at(octets: bytes, table: int, number: int) -> int:
     at = _field(octets, table, number)
     target: int = at + struct.unpack_from("<I", octets, at)[0]
     return target
+
+
+def _about(column: Column) -> dict[str | bytes, str | bytes]:
+    unit: dict[str | bytes, str | bytes] = {} if column.unit is None else {"unit": column.unit}
+    return {"meaning": column.meaning, **unit}
 
 
 def _type_of(name: ColumnType) -> pa.DataType:

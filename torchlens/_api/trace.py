@@ -155,7 +155,7 @@ class Trace:
         return to_pandas(self.tables[table])
 
     def to_polars(self, table: TableName = "ops") -> pl.DataFrame:
-        """A table as a polars frame, over the same memory where polars can."""
+        """A table as a polars frame, over the same memory where polars can; words as strings."""
         return to_polars(self.tables[table])
 
     @property

@@ -27,12 +27,15 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
-    """The table in polars, over the memory of the Arrow table where polars can."""
+    """The table in polars, over the memory of the Arrow table where polars can; words become strings.
+
+    Of two tables' words polars would join those of categories with categories only, and no list's items.
+    """
     try:
         import polars as pl
     except ImportError as error:
         raise MissingLibraryError(_missing("polars", "to_polars")) from error
-    return pl.DataFrame(pl.from_arrow(table))
+    return pl.DataFrame(pl.from_arrow(table)).with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def _missing(library: str, method: str) -> str:

@@ -29,16 +29,18 @@ COLUMNS: Final = (
     Column("shape", "list<int64>", "of every pass; null where passes differ", True),
     Column("dtype", "category", "of every pass; null where passes differ", True),
     Column("device", "category", "of every pass; null where passes differ", True),
-    Column("nbytes", "int64", "bytes of the elements of all passes; null if 64 bits do not hold it", True),
+    Column("nbytes", "int64", "of the elements of all passes; null if 64 bits do not hold it", True, "bytes"),
     Column("module", "category", "`modules.address` of the module in which its ops ran"),
     Column("file", "category", "file of the innermost frame that is not torch's, of the first pass", True),
     Column("line", "int32", "line in that file, from 1", True),
     Column("parents", "list<string>", "labels of the layers its passes read, in order of first use"),
     Column("children", "list<string>", "labels of the layers that read its passes, in order of first use"),
     Column("params", "list<string>", "`params.address` of the parameters that any pass used"),
-    Column("duration_ns", "int64", "nanoseconds of all passes; null where `ops.duration_ns` is", True),
-    Column("flops", "int64", "floating-point operations of all passes; null if one is not known", True),
-    Column("macs", "int64", "multiply-adds of all passes; null if those of one are not known", True),
+    Column("duration_ns", "int64", "time of all passes; null where `ops.duration_ns` is", True, "ns"),
+    Column(
+        "flops", "int64", "operations of all passes; null if one pass has none that is known", True, "FLOPs"
+    ),
+    Column("macs", "int64", "multiply-adds of all passes; null where `flops` is", True, "MACs"),
     Column("flops_reason", "category", "why `flops` and `macs` are null, of the first such pass", True),
 )
 
@@ -91,7 +93,7 @@ def _tensors(reader: TraceReader) -> dict[str, Cells]:
         "shape": coded(_shared(look.shape for look in of_layer) for of_layer in of_layers),
         "dtype": coded(_shared(look.dtype for look in of_layer) for of_layer in of_layers),
         "device": coded(_shared(look.device for look in of_layer) for of_layer in of_layers),
-        "nbytes": that_fit(sum(look.nbytes or 0 for look in of_layer) for of_layer in of_layers),
+        "nbytes": that_fit(_sum(look.nbytes for look in of_layer) for of_layer in of_layers),
     }
 
 
@@ -126,3 +128,9 @@ def _shared(values: Iterable[T]) -> T | None:
     """The value that all have; None where they differ."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """The sum; None where one of the numbers is not known."""
+    known = list(numbers)
+    return None if None in known else sum(number for number in known if number is not None)

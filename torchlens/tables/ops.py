@@ -36,7 +36,9 @@ COLUMNS: Final = (
     Column("shape", "list<int64>", "size of each dimension; -1 where parts of a nested tensor differ"),
     Column("dtype", "category", "`float32`"),
     Column("device", "category", "`cpu`, `cuda:0`: where it was during the run"),
-    Column("nbytes", "int64", "bytes of its elements, of a view too; null if 64 bits do not hold it", True),
+    Column(
+        "nbytes", "int64", "of its elements, of a view too; null if 64 bits do not hold it", True, "bytes"
+    ),
     Column("requires_grad", "bool", "whether the value needed a gradient"),
     Column("is_inplace", "bool", "whether the call wrote into this tensor rather than making it"),
     Column("module", "category", "`modules.address` of the innermost module that was running"),
@@ -49,9 +51,13 @@ COLUMNS: Final = (
     Column("params", "list<string>", "`params.address` of the parameters it used"),
     Column("buffers", "list<string>", "`buffers.address` of the buffers whose versions it read"),
     Column("reads", "list<string>", "how the value left for Python, in order: `item`, `__bool__`, `numpy`"),
-    Column("duration_ns", "int64", "nanoseconds of the call, on its first output; null if no call", True),
-    Column("flops", "int64", "floating-point operations of the call, on its first output", True),
-    Column("macs", "int64", "multiply-adds of the call, on its first output", True),
+    Column(
+        "duration_ns", "int64", "time of the call, on its first output; null if it is no call", True, "ns"
+    ),
+    Column(
+        "flops", "int64", "operations of the call, on its first output; a multiply-add is two", True, "FLOPs"
+    ),
+    Column("macs", "int64", "multiply-adds of the call, on its first output", True, "MACs"),
     Column("flops_reason", "category", "why `flops` and `macs` are null", True),
     Column("grad_enabled", "bool", "whether grad mode was on"),
     Column("autocast", "category", "`cuda: bfloat16`: what autocast was on for; null when off", True),

@@ -20,8 +20,8 @@ PARAM_COLUMNS: Final = (
     Column("shape", "list<int64>", "size of each dimension; null while a lazy module has not run", True),
     Column("dtype", "category", "`float32`"),
     Column("device", "category", "`cpu`, `cuda:0`: where it is now"),
-    Column("numel", "int64", "number of elements; null while a lazy module has not run", True),
-    Column("nbytes", "int64", "bytes of the elements; null while a lazy module has not run", True),
+    Column("numel", "int64", "how many there are; null while a lazy module has not run", True, "elements"),
+    Column("nbytes", "int64", "of the elements; null while a lazy module has not run", True, "bytes"),
     Column("trainable", "bool", "whether it takes gradients now"),
     Column("ops", "list<string>", "`ops.label` of the ops that used it, in capture order"),
 )
@@ -33,7 +33,7 @@ BUFFER_COLUMNS: Final = (
     Column("shape", "list<int64>", "size of each dimension of the initial value; null if it held none", True),
     Column("dtype", "category", "dtype of the initial value; null if it held none", True),
     Column("device", "category", "device of the initial value; null if it held none", True),
-    Column("nbytes", "int64", "bytes of the initial value; null if it held none", True),
+    Column("nbytes", "int64", "of the initial value; null if it held none", True, "bytes"),
     Column("versions", "list<string>", "`ops.label` of its versions, the starting value first"),
 )
 
