@@ -58,6 +58,23 @@ FACTS = {
         r"^only in the original: transpose_1:1$",
         r"^as a table: 18 rows, 19 columns$",
     ],
+    "duckdb_slowest_layers": [
+        r"^layer +module +passes runs +us a run +FLOPs$",
+        r"^scaled_dot_product_attention_\d +1\.layers\.\d\.self_attn +5 +5 +\d+\.\d +262,144$",
+        r"^linear_\d +1\.layers\.\d\.\w+ +5 +5 +\d+\.\d +(786,432|262,144|524,288)$",
+        r"^of \d+ edges, 3 lead from contiguous_1:1$",
+    ],
+    "pandas_modules": [
+        r"^23 ops; flops is int64\[pyarrow\], type is category$",
+        r"^conv2d +\d+ +60162048 +1048576$",
+        r"^stages\.2 +31\.2$",
+        r"^largest parameter: stages\.0\.0\.weight of shape \[16, 16, 3, 3\], in conv2d_2:1$",
+    ],
+    "polars_lines": [
+        r"^polars_lines\.py:20  12 calls of matmul, tanh, add: 557,056 FLOPs, 192 KiB$",
+        r"^longest edge: input_1:1 is read by add_1:1, 3 ops later$",
+        r"^norm was called through Mixer\.forward > Tensor\.norm > norm$",
+    ],
     "distillation": [
         r"^step   0  distance at 0: \d\.\d+, at 2: 0\.[3-9]\d+, of outputs: 0\.[2-9]\d+$",
         r"^step 150  distance at 0: 0\.[01]\d+, at 2: 0\.[01]\d+, of outputs: 0\.0\d+$",

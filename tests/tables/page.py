@@ -19,13 +19,15 @@ def rendered(name: str) -> str:
     lines = []
     for column in KINDS[name].columns:
         null = ", nullable" if column.nullable else ""
-        lines.append(f"| `{column.name}` | `{column.type}`{null} | {column.unit or ''} | {column.meaning} |\n")
+        lines.append(
+            f"| `{column.name}` | `{column.type}`{null} | {column.unit or ''} | {column.meaning} |\n"
+        )
     return HEAD + "".join(lines)
 
 
 def section(name: str) -> re.Pattern[str]:
     """Where the page shows a table: under its heading, from the head on."""
-    return re.compile(rf"(?<=\n## `{name}`\n)(.*?){re.escape(HEAD)}(?:\|.*\n)*", re.DOTALL)
+    return re.compile(rf"(?<=\n## `{name}`\n)(.*?){re.escape(HEAD)}(?:\|[^\n]*\n)*", re.DOTALL)
 
 
 def main() -> None:

@@ -47,9 +47,9 @@ class CallSites:
 
     def innermost_of_users(self) -> list[Frame | None]:
         """By number, the innermost frame that is not torch's."""
-        torchs = _torchs({frame.file for frames in self.frames for frame in frames})
+        in_torch = files_of_torch({frame.file for frames in self.frames for frame in frames})
         return [
-            next((frame for frame in reversed(frames) if frame.file not in torchs), None)
+            next((frame for frame in reversed(frames) if frame.file not in in_torch), None)
             for frames in self.frames
         ]
 
@@ -58,7 +58,7 @@ def frames_table(reader: TraceReader) -> pa.Table:
     """One row for each frame of each call site, the outermost first."""
     sites = CallSites(reader).frames
     frames = [frame for frames in sites for frame in frames]
-    torchs = _torchs({frame.file for frame in frames})
+    in_torch = files_of_torch({frame.file for frame in frames})
     cells: dict[str, Cells] = {
         "call_site": [site for site, found in enumerate(sites) for _ in found],
         "depth": [depth for found in sites for depth in range(len(found))],
@@ -68,12 +68,12 @@ def frames_table(reader: TraceReader) -> pa.Table:
         "end_line": [frame.end_line for frame in frames],
         "column": [frame.column for frame in frames],
         "end_column": [frame.end_column for frame in frames],
-        "in_torch": [frame.file in torchs for frame in frames],
+        "in_torch": [frame.file in in_torch for frame in frames],
     }
     return build(COLUMNS, cells, metadata_of(reader.record, "frames"))
 
 
-def _torchs(files: set[str]) -> set[str]:
+def files_of_torch(files: set[str]) -> set[str]:
     """Those of the files that are torch's own, on this machine or on the one where the trace was made."""
     return {file for file in files if file.startswith(_HERE) or _INSTALLED.search(file)}
 

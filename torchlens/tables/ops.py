@@ -34,8 +34,8 @@ COLUMNS: Final = (
     Column("name", "category", "a source's name or a buffer's address; null for other kinds", True),
     Column("composites", "list<string>", "Python-written torch functions around the call, outermost first"),
     Column("shape", "list<int64>", "size of each dimension; -1 where parts of a nested tensor differ"),
-    Column("dtype", "category", "`float32`"),
-    Column("device", "category", "`cpu`, `cuda:0`: where it was during the run"),
+    Column("dtype", "category", "its dtype, `float32`"),
+    Column("device", "category", "where it was during the run: `cpu`, `cuda:0`"),
     Column(
         "nbytes", "int64", "of its elements, of a view too; null if 64 bits do not hold it", True, "bytes"
     ),
@@ -60,7 +60,7 @@ COLUMNS: Final = (
     Column("macs", "int64", "multiply-adds of the call, on its first output", True, "MACs"),
     Column("flops_reason", "category", "why `flops` and `macs` are null", True),
     Column("grad_enabled", "bool", "whether grad mode was on"),
-    Column("autocast", "category", "`cuda: bfloat16`: what autocast was on for; null when off", True),
+    Column("autocast", "category", "what autocast was on for, `cuda: bfloat16`; null when off", True),
 )
 
 

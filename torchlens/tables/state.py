@@ -18,11 +18,11 @@ PARAM_COLUMNS: Final = (
     Column("address", "string", "dotted name in the model, the first of several"),
     Column("addresses", "list<string>", "all its names: ties are one parameter"),
     Column("shape", "list<int64>", "size of each dimension; null while a lazy module has not run", True),
-    Column("dtype", "category", "`float32`"),
-    Column("device", "category", "`cpu`, `cuda:0`: where it is now"),
+    Column("dtype", "category", "its dtype, `float32`"),
+    Column("device", "category", "where it is: `cpu`, `cuda:0`"),
     Column("numel", "int64", "how many there are; null while a lazy module has not run", True, "elements"),
     Column("nbytes", "int64", "of the elements; null while a lazy module has not run", True, "bytes"),
-    Column("trainable", "bool", "whether it takes gradients now"),
+    Column("trainable", "bool", "whether it takes gradients"),
     Column("ops", "list<string>", "`ops.label` of the ops that used it, in capture order"),
 )
 BUFFER_COLUMNS: Final = (
