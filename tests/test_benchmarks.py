@@ -266,3 +266,20 @@ def test_a_long_run_is_measured_at_three_sizes(printed: dict) -> None:
 def test_a_long_run_that_keeps_nothing_is_measured_once_it_exists(printed: dict) -> None:
     built = "save" in inspect.signature(tl.trace).parameters
     assert built is (printed["million"]["rows"]["trace, nothing kept"] != "not available")
+
+
+def test_what_tables_take_is_measured_part_by_part() -> None:
+    arguments = "--case tiny --ops 40 --repeats 1 --json".split()
+    found = json.loads(output_of(str(BENCHMARKS / "to_arrow.py"), *arguments))["tiny"]
+    assert (found["ops"], found["layers"]) == (42, 10)
+    rows = found["milliseconds"]
+    assert {"trace.to_arrow()", "edges", "FLOPs", "columns", "trace.tables.frames"} <= set(rows)
+    assert all(len(samples) == 1 and samples[0] > 0 for samples in rows.values())
+    assert found["first_ms"] > rows["trace.to_arrow()"][0]
+
+
+def test_table_of_what_tables_take() -> None:
+    shown = output_of(str(BENCHMARKS / "to_arrow.py"), *"--case tiny --ops 300 --repeats 1".split())
+    assert "300 tiny operations: 302 ops in 10 layers" in shown
+    assert re.search(r"^│ +edges +│ +[\d.,]+ │ +[\d.,]+ │$", shown, re.M)
+    assert max(map(len, shown.splitlines())) <= 100

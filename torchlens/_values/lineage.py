@@ -71,7 +71,7 @@ class _Tracer:
                 self._alias(*aliases.pop()[1:])
             for target, tensor in leaving.get(row, ()) if leaving else ():
                 self._host.setdefault(target, []).extend(self._ops_behind(row, tensor, None))
-            used = list(positions(args, kwargs))
+            used = positions(args, kwargs)
             if id(out) in made and all(tensor is not out for _, tensor in used):
                 used.append(("0", out))  # an attribute that gives a tensor again, as `grad` does
             outs = cast("tuple[Any, ...]", out) if type(out) is tuple else (out,)
@@ -155,16 +155,18 @@ def geometry_at(ledger: Ledger, tensor: Recorded, row: int, *, after: bool) -> R
     return tensor
 
 
-def positions(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Iterator[tuple[str, Recorded]]:
+def positions(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> list[tuple[str, Recorded]]:
     """(position, tensor) of the tensor arguments: `"0"`, `"1.2"` inside a list, a keyword by its name."""
+    found: list[tuple[str, Recorded]] = []
     for at, value in enumerate(args):
         if isinstance(value, RECORDED):
-            yield str(at), value
+            found.append((str(at), value))
         elif isinstance(value, (tuple, list, dict, slice)):
-            yield from _nested(str(at), value)
+            found += _nested(str(at), value)
     if kwargs:
         for name, value in kwargs.items():
-            yield from _nested(name, value)
+            found += _nested(name, value)
+    return found
 
 
 def _nested(position: str, value: Any) -> Iterator[tuple[str, Recorded]]:

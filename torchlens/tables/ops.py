@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from torchlens._arrow import Cells, Coded, Column, Joined, build, coded
@@ -140,24 +139,26 @@ def _places(reader: TraceReader) -> dict[str, Cells]:
 
 
 def _origins(reader: TraceReader) -> dict[str, Cells]:
-    first, parents, reads = reader.numbers.first, reader.parents, reader.reads_of_op
+    first, edges, reads = reader.numbers.first, reader.lineage.parents, reader.reads_of_op
     params = [entry.addresses[0] for entry in reader.record.params]
     buffers = {first[row]: entry.addresses[0] for entry in reader.record.buffers for row in entry.rows}
+    parents: list[int] = []  # not `reader.parents`: objects for each op slow the garbage collector down
+    sizes: list[int] = []
+    read: list[tuple[str, ...]] = []
+    for of_op in edges:
+        found = dict.fromkeys([op for _, op in of_op])
+        parents += found
+        sizes.append(len(found))
+        read.append(tuple(dict.fromkeys([buffers[op] for op in found if op in buffers])) if buffers else ())
     used = coded(
-        tuple([params[at] for at in dict.fromkeys(param for _, param in found)]) if found else ()
-        for found in reader.lineage.params
+        tuple([params[at] for at in dict.fromkeys([param for _, param in held])]) if held else ()
+        for held in reader.lineage.params
     )
-    read = [
-        tuple(dict.fromkeys([buffers[op] for op in found if op in buffers])) if buffers else ()
-        for found in parents
-    ]
     return {
-        "parents": Joined(
-            Coded(list(chain.from_iterable(parents)), reader.op_labels), list(map(len, parents))
-        ),
+        "parents": Joined(Coded(parents, reader.op_labels), sizes),
         "params": Coded(reader.numbers.rows, used),
         "buffers": coded(read),
-        "reads": coded(tuple(reads.get(op, ())) for op in range(len(parents))),
+        "reads": coded(tuple(reads.get(op, ())) for op in range(len(edges))),
     }
 
 
