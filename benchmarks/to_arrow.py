@@ -3,8 +3,8 @@
     python benchmarks/to_arrow.py                       # 100,000 ops of two sorts
     python benchmarks/to_arrow.py --ops 1000000 --case tiny
 
-Times are of the processor, the fastest of the repeats, each on a trace of its own. The first `to_arrow()` of a
-process stands by itself: it imports pyarrow, which imports pandas where that is installed.
+Times are of the processor, the fastest of the repeats, each on a trace of its own. The first `to_arrow()`
+of a process stands by itself: it imports pyarrow, which imports pandas where that is installed.
 """
 
 from __future__ import annotations
