@@ -79,3 +79,9 @@ def test_lists_cannot_stand_in_a_column_of_numbers() -> None:
 def test_a_number_that_does_not_fit_is_no_other_number() -> None:
     with pytest.raises((OverflowError, pa.ArrowInvalid), match=r"int too (large|big)"):
         column("int64", [2**63])
+
+
+@pytest.mark.parametrize("kind", ["string", "category"])
+def test_text_that_utf_8_lacks_is_escaped(kind: ColumnType) -> None:
+    assert column(kind, ["a", None, "\udc80/é.py"]) == ["a", None, r"\udc80/é.py"]
+    assert column("list<string>", [["a", "\ud800"], None, ()]) == [["a", r"\ud800"], None, []]

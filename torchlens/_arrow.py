@@ -30,7 +30,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """Cells by their number in a sequence of others; None is an empty cell."""
+    """Cells by their number in a sequence of others; None is null."""
 
     codes: Sequence[int | None]
     of: Cells
@@ -49,7 +49,7 @@ Cells: TypeAlias = "Sequence[Any] | Coded | Joined"
 
 
 def coded(cells: Iterable[Hashable]) -> Coded:
-    """Cells of which few differ; None is an empty one."""
+    """Cells of which few differ; None is null."""
     numbers: dict[Hashable, int] = {}
     codes = [None if cell is None else numbers.setdefault(cell, len(numbers)) for cell in cells]
     return Coded(codes, list(numbers))
@@ -90,7 +90,19 @@ def _array(cells: Cells, data_type: pa.DataType) -> pa.Array[Any]:
         offsets = pa.array(list(accumulate(cells.sizes, initial=0)), pa.int32())
         items = _array(cells.items, cast("pa.DataType", data_type.value_type))
         return pa.ListArray.from_arrays(offsets, items)
-    return pa.array(cells, data_type)
+    try:
+        return pa.array(cells, data_type)
+    except UnicodeEncodeError:
+        return pa.array([_encodable(cell) for cell in cells], data_type)
+
+
+def _encodable(cell: object) -> object:
+    """Text with `\\udc80` in place of half a character, which UTF-8 lacks but a path or name may have."""
+    if isinstance(cell, str):
+        return cell.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(cell, (list, tuple)):
+        return [_encodable(item) for item in cast("list[object] | tuple[object, ...]", cell)]
+    return cell
 
 
 def to_octets(table: pa.Table) -> bytes:

@@ -123,6 +123,15 @@ class HeldInPlaces(nn.Module):
         return x
 
 
+def test_half_a_character_in_a_name_fails_no_table() -> None:
+    model = nn.Sequential()
+    model.add_module("\udc80", nn.Linear(4, 4))
+    tables = tl.trace(model, torch.ones(1, 4)).tables
+    assert tables.modules["address"].to_pylist() == ["", r"\udc80"]
+    assert {name: table.num_rows for name, table in tables.items()}["params"] == 2
+    assert tables.ops["params"].to_pylist()[1] == [r"\udc80.weight", r"\udc80.bias"]
+
+
 def odd_tensors(x: Tensor) -> list[Tensor]:
     empty = x[:0]
     sparse = torch.eye(3).to_sparse()

@@ -36,7 +36,7 @@ class Looks:
         self._numbers: dict[object, int] = {}
 
     def number(self, tensor: Recorded) -> int:
-        """The number of a tensor's look; two may have one look."""
+        """The number of a tensor's look; an unusual tensor has one of its own, even where two look alike."""
         device = self._device_of(tensor)
         key = _key(tensor, device)
         number = None if key is None else self._numbers.get(key)
