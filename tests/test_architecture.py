@@ -49,6 +49,7 @@ DOORS = ("cli", "pytest_plugin")  # may import `torchlens` itself, through whose
 NO_TORCH = (
     "torchlens",
     "cli",
+    "pytest_plugin",
     "_keys",
     "_records",
     "_structure",

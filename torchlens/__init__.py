@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torchlens._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from torchlens import errors, options, report, selectors
+    from torchlens import errors, options, report, selectors, testing
     from torchlens._api.bundle import Bundle
     from torchlens._api.capturing import capture, trace
     from torchlens._api.files import load, save
@@ -42,6 +42,7 @@ _LAZY = {
     "options": ("torchlens.options", None),
     "report": ("torchlens.report", None),
     "selectors": ("torchlens.selectors", None),
+    "testing": ("torchlens.testing", None),
 }
 """Public name to (module, attribute); a module itself where the attribute is None."""
 
@@ -68,6 +69,7 @@ __all__ = [
     "report",
     "save",
     "selectors",
+    "testing",
     "to_disk",
     "trace",
     "validate",

@@ -49,6 +49,14 @@ class DamagedFileError(TorchLensError):
     """A file is not as it was written: cut off, changed or gone."""
 
 
+class TraceAssertionError(TorchLensError, AssertionError):
+    """What a test asserted of a trace does not hold."""
+
+
+class MissingSnapshotError(TraceAssertionError):
+    """There is no snapshot yet that a trace could be compared with."""
+
+
 class TargetError(TorchLensError, ValueError):
     """A command-line target, input shape or device cannot be used."""
 

@@ -17,14 +17,14 @@ def difference(expected: Tensor, found: Tensor) -> str | None:
     for name, left, right in looks:
         if left != right:
             return f"{name} {right} instead of {left}"
-    return None if is_same(expected, found) else _how_far(list(zip(_parts(expected), _parts(found))))
+    return None if is_same(expected, found) else _how_far(list(zip(parts_of(expected), parts_of(found))))
 
 
 def is_same(expected: Tensor, found: Tensor) -> bool:
     """Whether two tensors are equal bit for bit, in dtype, layout, device and shape as well."""
     if _looks(expected) != _looks(found):
         return False
-    return expected.is_meta or all(map(_equal_bits, _parts(expected), _parts(found)))
+    return expected.is_meta or all(map(_equal_bits, parts_of(expected), parts_of(found)))
 
 
 def is_equal(one: Tensor, other: Tensor) -> bool:
@@ -33,14 +33,14 @@ def is_equal(one: Tensor, other: Tensor) -> bool:
         return False
     if one.is_meta:
         return True
-    pairs = zip(_parts(one), _parts(other))
+    pairs = zip(parts_of(one), parts_of(other))
     return all(_equal_bits(a, b) or (a.shape == b.shape and _equal_values(a, b)) for a, b in pairs)
 
 
 def is_close(expected: Tensor, found: Tensor) -> bool:
     """Whether two tensors that look alike agree within the tolerances torch tests its kernels with."""
     try:
-        torch.testing.assert_close(_parts(found), _parts(expected), equal_nan=True)
+        torch.testing.assert_close(parts_of(found), parts_of(expected), equal_nan=True)
     except AssertionError:
         return False
     return True
@@ -50,10 +50,10 @@ def _looks(tensor: Tensor) -> tuple[torch.dtype, torch.layout, torch.device, tup
     return tensor.dtype, tensor.layout, tensor.device, shape_of(tensor)
 
 
-def _parts(tensor: Tensor) -> list[Tensor]:
+def parts_of(tensor: Tensor) -> list[Tensor]:
     """The plain strided tensors that make up the value."""
     if tensor.is_nested:
-        return [part for item in tensor.unbind() for part in _parts(item)]
+        return [part for item in tensor.unbind() for part in parts_of(item)]
     if tensor.is_mkldnn:
         return [tensor.to_dense()]
     if tensor.layout is torch.sparse_coo:

@@ -1,0 +1,49 @@
+"""What a failed test shows of a trace: how it ended, its last ops, the first value that is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchlens._api.trace import Trace
+from torchlens._trace.op import Op
+from torchlens.errors import TorchLensError, TraceAssertionError
+from torchlens.report.amounts import listed, shape_text
+from torchlens.report.sizes import shape_of
+from torchlens.testing.finite import assert_finite
+
+
+def last_ops(trace: Trace, most: int = 8) -> str:
+    """A trace in few lines, for whoever reads a failed test: how it ended, and the ops it came to last.
+
+    >>> import torch, torchlens as tl
+    >>> print(last_ops(tl.trace(torch.relu, torch.ones(2)), most=1).splitlines()[-1])
+      output_1:1  2 float32, from relu_1:1
+    """
+    try:
+        return "\n".join([*_lines(trace, most), *_not_finite(trace)])
+    except TorchLensError as error:  # as of a block that never began, or a trace that was freed
+        return f"{trace!r}: {error}"
+
+
+def _lines(trace: Trace, most: int) -> Iterator[str]:
+    yield repr(trace)
+    count = len(trace.ops)
+    yield ""
+    yield f"the last {min(most, count)} of {count} ops:" if count else "no op ran"
+    yield from map(_line, trace.ops[max(0, count - most) :])
+
+
+def _line(op: Op) -> str:
+    parents = [parent.label for parent in op.parents]
+    dtype = str(op.dtype).removeprefix("torch.")
+    text = f"  {op.label}  {shape_text(shape_of(op._seen))} {dtype}"
+    text += f", from {listed(parents)}" if parents else ""
+    return text + (f", at {op.call_site[-1]}" if op.call_site else "")
+
+
+def _not_finite(trace: Trace) -> Iterator[str]:
+    try:
+        assert_finite(trace)
+    except TraceAssertionError as error:
+        yield ""
+        yield str(error).partition("\n")[0]
