@@ -8,7 +8,12 @@ from sybil.parsers.rest import DocTestParser
 
 FLAGS = ELLIPSIS | IGNORE_EXCEPTION_DETAIL
 
-pages = Sybil(parsers=[PythonCodeBlockParser(doctest_optionflags=FLAGS)], patterns=["README.md", "docs/*.md"])
+pages = Sybil(
+    parsers=[PythonCodeBlockParser(doctest_optionflags=FLAGS)],
+    patterns=["README.md", "docs/*.md"],
+    excludes=["docs/tour.md"],  # tests/test_tour.py does all of it
+)
 docstrings = Sybil(parsers=[DocTestParser(FLAGS)], patterns=["torchlens/*.py", "torchlens/**/*.py"])
 
+pytest_plugins = ["pytester"]
 pytest_collect_file = (pages + docstrings).pytest()
