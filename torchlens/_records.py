@@ -180,13 +180,66 @@ class ModuleCallEntry:
     """One past the last row of the call; None while it runs, or when it raised."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of code that was running when a forward was ended by an exception."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+    """The source text without its indentation, as it was then; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedArgument:
+    """One tensor, or one thing without tensors in it, among the arguments of a call that raised."""
+
+    position: str
+    """`"0"`, `"1.2"` for an item of a list, a keyword by its name."""
+    text: str
+    """What it was, as text; of a tensor its class."""
+    dtype: str | None = None
+    """None for what is no tensor."""
+    shape: tuple[int, ...] | None = None
+    """None for a tensor that has none to tell, as the parameter of a lazy module."""
+    device: str | None = None
+    made: tuple[int, int] | None = None
+    """The row that gave the tensor last, and as which of its outputs; None: no row gave it."""
+    param: str | None = None
+    """The address of the parameter that it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """The torch call that raised: it gave nothing, so no row stands for it."""
+
+    func_name: str
+    """Torch's name of the function."""
+    composites: tuple[str, ...]
+    """The torch functions around it that were running, outermost first."""
+    arguments: tuple[FailedArgument, ...]
+    more_arguments: int = 0
+    """How many more there were than are listed."""
+    raised: str | None = None
+    """What it raised, where the run was ended by another exception that followed from it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """The exception that ended a forward, as text: holding the exception would hold every frame."""
 
     type_name: str
     message: str
     traceback: str
+    lines: tuple[SourceLine, ...] = ()
+    """The innermost lines that ran, without those of torch and of Python itself, the innermost last."""
+    module_call: int = 0
+    """Index into `Record.module_calls`: the innermost call that it came out of; 0: none."""
+    in_hook: bool = False
+    """Whether a hook of that call's module raised, and not its forward."""
+    call: FailedCall | None = None
+    """None where no torch call raised."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,11 @@ def test_a_failed_run_says_what_and_where() -> None:
     with pytest.raises(RuntimeError, match="cannot be multiplied"), tl.capture(model) as trace:
         model(floats(3, 4))
     overview = trace.summary().overview
-    what, module, place = overview.failure
     assert overview.status == "forward, failed"
-    assert what == "RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x5)"
-    assert module == "in body.1 (Linear), call body.1:1"
-    path, line, rest = place.removeprefix("at ").split(":", 2)
+    facts = overview.failure.facts
+    assert facts[0] == ("raised", "RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x5)")
+    assert facts[1] == ("in", "body.1 (Linear), call body.1:1")
+    path, line, rest = facts[2][1].split(":", 2)
     assert Path(path) == Path(__file__).relative_to(Path.cwd())
     assert Path(path).read_text().splitlines()[int(line.split()[0]) - 1].strip() == rest.strip()
     assert rest.strip() == "return self.tail(self.body(x))"
@@ -57,7 +57,7 @@ def test_only_the_first_line_of_a_message_is_shown() -> None:
     model = Speaks()
     with pytest.raises(ValueError, match="first"), tl.capture(model) as trace:
         model(floats(3))
-    assert trace.summary().overview.failure[0] == "ValueError: first"
+    assert trace.summary().overview.failure.facts[0] == ("raised", "ValueError: first")
 
 
 @pytest.mark.parametrize(("calls", "status"), [(0, "0 forwards"), (1, "forward"), (3, "3 forwards")])

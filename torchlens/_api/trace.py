@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchlens._api.features import AllFeatures
 from torchlens._api.sites import find_ops
-from torchlens._records import Failure, Record, RunOptions, Status
+from torchlens._records import Record, RunOptions, Status
 from torchlens._trace.graph import build_graph
 from torchlens._trace.layer import Layer
 from torchlens._trace.lookup import Named
@@ -22,6 +22,7 @@ from torchlens._trace.state import Buffer, Param
 from torchlens._trace.views import Views
 from torchlens._values.ledger import Ledger
 from torchlens.errors import CaptureOpenError, NotSavedError
+from torchlens.report.failure import FailureReport, report_failure
 from torchlens.report.memory import Memory, measure_memory
 from torchlens.report.summary import Summary, describe, summarize
 from torchlens.selectors import Sites
@@ -173,9 +174,9 @@ class Trace:
         return find_halt(self._views)
 
     @property
-    def error(self) -> Failure | None:
-        """The exception that ended the run, as text; None if there was none."""
-        return self._record.failure
+    def error(self) -> FailureReport | None:
+        """The exception that ended the run, the call that raised and the last ops; None if there was none."""
+        return report_failure(self._reader)
 
     @property
     def provenance(self) -> Provenance:

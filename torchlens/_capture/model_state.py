@@ -104,6 +104,14 @@ class ModelState:
         """Whether the tensor is a parameter of a known module."""
         return id(tensor) in self._params
 
+    def param_address(self, tensor: Tensor) -> str | None:
+        """The first address of the parameter that a tensor is; None if it is none."""
+        held = self._params.get(id(tensor))
+        if held is None:
+            return None
+        module, name = held[1][0]
+        return join(self._address(module), name)
+
     def holds(self, tensor: Tensor) -> bool:
         """Whether the tensor is a parameter or a buffer of a known module."""
         return self.param_of(tensor) or self.slot_holding(tensor) is not None

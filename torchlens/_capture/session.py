@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,13 +25,14 @@ from torchlens._capture.holding import AllHeld, Holding
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
 from torchlens._capture.placing import Live, Placing, placing_of
+from torchlens._capture.post_mortem import PostMortem
 from torchlens._capture.recording import Recording
 from torchlens._capture.tensors import Tensors
 from torchlens._capture.to_files import ToFiles
 from torchlens._capture.unseen_work import UnseenWork
 from torchlens._capture.witness import Witness
 from torchlens._capture.writes import Target
-from torchlens._records import Failure, Reached, Record, Rows, RunOptions, Status
+from torchlens._records import Failure, ModuleCallEntry, Reached, Record, Rows, RunOptions, Status
 from torchlens._terms import NOTHING
 from torchlens._unseen import unseen
 from torchlens._values.ledger import Ledger
@@ -347,13 +347,22 @@ class Session:
             is_block=self._block,
             root_calls=self._calls.roots,
             status=status,
-            failure=None if error is None else _failure(error),
+            failure=None if error is None else self._failure(error, module_calls),
             notes=self._notes(),
             reasons=(),
             host_edges=self._tensors.host.edges,
             options=self._run_options(),
             halted_at=halted_at,
         )
+
+    def _failure(self, error: BaseException, calls: Sequence[ModuleCallEntry]) -> Failure:
+        handler = FunctionMode.__torch_function__.__code__
+        index_of = self._state.module_index
+        return PostMortem(handler, self._mode, module_code(), self._identify).failure(error, calls, index_of)
+
+    def _identify(self, tensor: Tensor) -> tuple[tuple[int, int] | None, str | None]:
+        """The row and output that gave a tensor last, and the address of the parameter that it is."""
+        return self._holding.maker(tensor), self._state.param_address(tensor)
 
     def _halted_at(self) -> Reached | None:
         reached = [goal.reached for goal in self._choices.goals if goal.reached is not None]
@@ -422,9 +431,3 @@ def _take_off(mode: FunctionMode) -> None:
         above.append(top)
     for other in reversed(above):
         torch._C._push_on_torch_function_stack(other)
-
-
-def _failure(error: BaseException) -> Failure:
-    text = "".join(traceback.format_exception(error))
-    message = str(traceback.TracebackException.from_exception(error))  # also where its own `__str__` raises
-    return Failure(type(error).__name__, message, text)

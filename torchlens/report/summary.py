@@ -36,8 +36,12 @@ class Summary(Printable):
         """Title, inputs and outputs, tree, totals, and what the signs mean."""
         top, depth = fold_tree(self.tree, fold=self.fold, depth=self.depth)
         yield _title(self.overview, symbols)
-        yield fact_grid(_ends(self.overview), symbols)
-        yield ""
+        if self.overview.failure is not None:
+            yield from self.overview.failure.parts(width, symbols)
+            yield ""
+        if ends := list(_ends(self.overview)):
+            yield fact_grid(ends, symbols)
+            yield ""
         yield tree_table(top, width, symbols)
         yield ""
         yield fact_grid(self.overview.totals, symbols)
@@ -59,7 +63,8 @@ def describe(views: Views) -> str:
     overview = survey(views.reader)
     facts = [*_ends(overview), *(total for total in overview.totals if total[0] in _DESCRIBED)]
     last = Text("trace.summary() shows its modules and layers")
-    return as_text(Group(_title(overview, UNICODE), fact_grid(facts, UNICODE), last))
+    failure = [] if overview.failure is None else [overview.failure, ""]
+    return as_text(Group(_title(overview, UNICODE), *failure, fact_grid(facts, UNICODE), last))
 
 
 _DESCRIBED = ("ops", "parameters", "FLOPs", "values")
@@ -70,7 +75,6 @@ def _title(overview: Overview, symbols: Symbols) -> Text:
 
 
 def _ends(overview: Overview) -> Iterator[tuple[str, str]]:
-    yield from (("raised" if not at else "", line) for at, line in enumerate(overview.failure))
     yield from (("note", line) for line in overview.warnings)
     yield from _first_of("input", overview.inputs)
     yield from _first_of("output", overview.outputs)

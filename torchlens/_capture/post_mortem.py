@@ -1,0 +1,193 @@
+"""What is known of a run that an exception ended, read from the exception's traceback when the run is over.
+
+While the model runs, nothing is written down for this: the frames that the exception passed through still
+have the function that was called and its arguments. What is kept of them is text and numbers.
+"""
+
+from __future__ import annotations
+
+import linecache
+import reprlib
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Final, cast
+
+import torch
+from torch import Tensor
+
+from torchlens._capture.modules import forward_offset
+from torchlens._keys.lookups import variables
+from torchlens._keys.names import torch_name
+from torchlens._records import FailedArgument, FailedCall, Failure, ModuleCallEntry, SourceLine
+from torchlens._values.geometry import shape_of
+from torchlens._values.plain import plain, tensors_in
+
+_MOST_LINES: Final = 8
+_MOST_ARGUMENTS: Final = 64
+_HIDDEN: Final = sys.stdlib_module_names | {"torch", "torchlens"}
+"""Packages whose lines say nothing of the user's code."""
+
+Identify = Callable[[Tensor], tuple[tuple[int, int] | None, str | None]]
+"""Tells the row and output slot that gave a tensor last, and the address of the parameter that it is."""
+
+
+class PostMortem:
+    """Reads what a capture wants to know from the exception that ended it.
+
+    `handler` is the code of the mode's handler and `mode` whose handler it must be; `module_code` is the code
+    of the frames that run modules; `identify` tells what a tensor is.
+    """
+
+    def __init__(self, handler: CodeType, mode: object, module_code: CodeType, identify: Identify) -> None:
+        self._handler = handler
+        self._mode = mode
+        self._module_code = module_code
+        self._identify = identify
+
+    def failure(
+        self, error: BaseException, calls: Sequence[ModuleCallEntry], index_of: Mapping[int, int]
+    ) -> Failure:
+        """The failure of a run with these module calls; `index_of` has modules by the id of their object."""
+        with torch._C.DisableTorchFunction():
+            places = list(_places(error.__traceback__))
+            module_call, in_hook = self._module_call(places, calls, index_of)
+            return Failure(
+                type(error).__name__,
+                _message(error),
+                "".join(traceback.format_exception(error)),
+                tuple(_lines(places)),
+                module_call,
+                in_hook,
+                self._failed_call(error),
+            )
+
+    def _module_call(
+        self, places: list[TracebackType], calls: Sequence[ModuleCallEntry], index_of: Mapping[int, int]
+    ) -> tuple[int, bool]:
+        """The innermost module call on the way, and whether it was in a hook."""
+        for place in reversed(places):
+            frame = place.tb_frame
+            if frame.f_code is not self._module_code:
+                continue
+            module = index_of.get(id(variables(frame).get("self")))
+            begun = [at for at, call in enumerate(calls) if at and call.module == module]
+            if begun:
+                in_hook = place.tb_lasti != forward_offset(self._module_code)
+                # what a hook is given was returned already; otherwise later calls of the module may have been
+                running = [at for at in begun if calls[at].end is None]
+                return (running or begun)[-1], in_hook
+        return 0, False
+
+    def _failed_call(self, error: BaseException) -> FailedCall | None:
+        """The innermost torch call that the exception, or the one that led to it, came out of."""
+        for found in _chain(error):
+            running = [
+                names
+                for place in _places(found.__traceback__)
+                if place.tb_frame.f_code is self._handler
+                and (names := variables(place.tb_frame))["self"] is self._mode
+            ]
+            if running:
+                *around, names = running
+                arguments = list(self._arguments(names))
+                return FailedCall(
+                    torch_name(names["func"]),
+                    tuple(torch_name(outer["func"]) for outer in around),
+                    tuple(arguments[:_MOST_ARGUMENTS]),
+                    max(0, len(arguments) - _MOST_ARGUMENTS),
+                    None if found is error else f"{type(found).__name__}: {_message(found)}",
+                )
+        return None
+
+    def _arguments(self, names: Mapping[str, Any]) -> Iterator[FailedArgument]:
+        positional = cast("tuple[Any, ...]", names["args"])
+        keywords = cast("dict[str, Any]", names["kwargs"] or {})
+        for position, value in (*enumerate(positional), *keywords.items()):
+            yield from self._described(str(position), value)
+
+    def _described(self, position: str, value: Any) -> Iterator[FailedArgument]:
+        if not tensors_in(value):
+            yield FailedArgument(position, _short.repr(plain(value, _nothing)))
+        elif issubclass(type(value), Tensor):
+            yield self._tensor(position, value)
+        elif issubclass(type(value), (list, tuple)):
+            for at, item in enumerate(cast("Sequence[Any]", value)):
+                yield from self._described(f"{position}.{at}", item)
+        elif issubclass(type(value), dict):
+            for key, item in cast("dict[Any, Any]", value).items():
+                name = key if type(key) is str else _short.repr(plain(key, _nothing))
+                yield from self._described(f"{position}.{name}", item)
+        else:  # a slice or a dataclass
+            for at, tensor in enumerate(tensors_in(value)):
+                yield self._tensor(f"{position}.{at}", tensor)
+
+    def _tensor(self, position: str, tensor: Tensor) -> FailedArgument:
+        made, param = _or_none(lambda: self._identify(tensor)) or (None, None)
+        return FailedArgument(
+            position,
+            type(tensor).__name__,
+            str(tensor.dtype).removeprefix("torch."),
+            _or_none(lambda: shape_of(tensor)),
+            str(tensor.device),
+            made,
+            param,
+        )
+
+
+def _nothing(tensor: Tensor) -> None:
+    """Stands for a tensor where there is none."""
+
+
+def _or_none(ask: Callable[[], Any]) -> Any:
+    """An answer about a tensor; None where its class, or the transform it belongs to, has none."""
+    try:
+        return ask()
+    except Exception:  # noqa: BLE001 - whatever it says, the model's own exception is what matters
+        return None
+
+
+def _places(found: TracebackType | None) -> Iterator[TracebackType]:
+    """Where an exception passed through, outermost first."""
+    while found is not None:
+        yield found
+        found = found.tb_next
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception and those that led to it, newest first."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+
+
+def _lines(places: list[TracebackType]) -> Iterator[SourceLine]:
+    shown = [place for place in places if not _is_hidden(place.tb_frame)]
+    for place in shown[-_MOST_LINES:]:
+        frame, line = place.tb_frame, place.tb_lineno
+        file = frame.f_code.co_filename
+        text = linecache.getline(file, line, frame.f_globals).strip()
+        yield SourceLine(file, line, frame.f_code.co_name, text)
+
+
+def _is_hidden(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__")
+    return isinstance(name, str) and name.partition(".")[0] in _HIDDEN
+
+
+def _message(error: BaseException) -> str:
+    return str(traceback.TracebackException.from_exception(error))  # also where its own `__str__` raises
+
+
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxother, self.maxstring, self.maxlong = 4, 120, 120, 40
+        self.maxlist = self.maxtuple = self.maxdict = 8
+
+
+_short: Final = _Short()
