@@ -80,6 +80,13 @@ FACTS = {
         r"^step 150  distance at 0: 0\.[01]\d+, at 2: 0\.[01]\d+, of outputs: 0\.0\d+$",
         r"^teacher has gradients: False$",
     ],
+    "graph_questions": [
+        r"^3 ways through, with 8, 15, 19 ops$",
+        r"^bottom\.0\.weight is read by conv2d_3:1 and reaches 12 of 21 ops$",
+        r"^all data passes input_1:1 -> conv2d_1:1 -> relu_1:1 -> cat_2:1 -> .* -> output_1:1$",
+        r"^the longest path has 301,440 of 302,464 FLOPs$",
+        r"^the root feeds bottom\.0, down1\.0, down2\.0, up1\.0, up2\.0$",
+    ],
 }
 
 

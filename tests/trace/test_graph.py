@@ -17,18 +17,42 @@ from tests.programs.reading import floats
 def test_nodes_carry_plain_data() -> None:
     graph = tl.trace(models.ReusedBlock(), floats(2, 4)).graph
     assert isinstance(graph, networkx.DiGraph)
-    assert graph.nodes["linear_1:2"] == {
+    node = dict(graph.nodes["linear_1:2"])
+    assert node.pop("duration_ns") > 0
+    assert node.pop("line").startswith("linear.py:")
+    assert node == {
         "kind": "call",
         "type": "linear",
         "func_name": "linear",
         "layer": "linear_1",
         "pass_number": 2,
         "module": "block.first",
+        "module_call": "block.first:2",
         "shape": (2, 4),
         "dtype": "torch.float32",
+        "nbytes": 32,
+        "params": ("block.first.weight", "block.first.bias"),
+        "buffers": (),
+        "flops": 2 * 2 * 4 * 4,
     }
     assert networkx.is_directed_acyclic_graph(graph)
     assert list(networkx.topological_sort(graph)) and next(iter(graph)) == "input_1:1"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SeveralOutputs", "CountsInPlace", "TransformInLoop", "TiedWeights", "WritesThroughViews"],
+)
+def test_nodes_say_what_the_ops_say(name: str) -> None:
+    x = torch.tensor([[1, 2]]) if name == "TiedWeights" else floats(3, 4)
+    trace = tl.trace(getattr(models, name)(), x)
+    for op in trace.ops:
+        node = trace.graph.nodes[op.label]
+        assert [param.address for param in op.params] == list(node["params"])
+        assert [buffer.address for buffer in op.buffers] == list(node["buffers"])
+        assert (op.flops, op.duration_ns, op.nbytes) == (node["flops"], node["duration_ns"], node["nbytes"])
+        assert node["module_call"] == (op.module_call.label if op.module_call is not None else None)
+        assert node["line"] == (str(op.call_site[-1]) if op.call_site else None)
 
 
 def test_edges_carry_every_position() -> None:
