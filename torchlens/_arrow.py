@@ -6,9 +6,11 @@ import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
+    from io import IOBase
+
     import pyarrow as pa
 
 ColumnType: TypeAlias = Literal[
@@ -201,3 +203,18 @@ def _type_of(name: ColumnType) -> pa.DataType:
         "list<string>": lambda: pa.list_(pa.string()),
     }
     return makers[name]()
+
+
+def write_parquet(table: pa.Table, file: IO[bytes]) -> None:
+    """Write a table as a Parquet file."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(table, file)
+
+
+def write_ipc(table: pa.Table, file: IO[bytes]) -> None:
+    """Write a table as an Arrow IPC file."""
+    import pyarrow as pa
+
+    with pa.ipc.new_file(cast("IOBase", file), table.schema) as writer:
+        writer.write_table(table)

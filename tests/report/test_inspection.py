@@ -128,15 +128,15 @@ def test_the_page_of_an_op_has_its_histogram() -> None:
 
 def test_the_page_of_a_layer_has_a_row_for_each_pass() -> None:
     page = inspect(tl.trace(models.Looped(), floats(2, 4))["tanh_1"])
-    assert [value.label for value in page.values] == ["tanh_1:1", "tanh_1:2", "tanh_1:3"]
+    assert [value.label for value in page.ops] == ["tanh_1:1", "tanh_1:2", "tanh_1:3"]
     rows = [line for line in str(page).splitlines() if line.startswith("tanh_1:")]
     assert [len(row.split()) for row in rows] == [7, 7, 7]
 
 
 def test_a_value_that_is_gone_is_said_to_be() -> None:
     page = inspect(tl.trace(models.Looped(), floats(2, 4), save="tanh_1:2")["tanh_1"])
-    assert [value.statistics is None for value in page.values] == [True, False, True]
-    assert "was not kept" in str(page.values[0].reason)
+    assert [value.statistics is None for value in page.ops] == [True, False, True]
+    assert "was not kept" in str(page.ops[0].statistics_reason)
     single = inspect(tl.trace(models.Looped(), floats(2, 4), save=[])["tanh_1:1"])
     assert "statistics none: " in str(single)
 

@@ -1,17 +1,22 @@
-"""Text for people: summaries by rich, and `doctor`."""
+"""Text for people and data for programs: summaries by rich, one op in numbers, and `doctor`."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from torchlens.report.doctor_checks import doctor
+    from torchlens.report.figures import figures
+    from torchlens.report.inspection import inspect
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "figures", "inspect"]
+
+_MODULES: Final = {"doctor": "doctor_checks", "figures": "figures", "inspect": "inspection"}
+"""Each loads torch."""
 
 
 def __getattr__(name: str) -> Any:
-    if name != "doctor":
-        raise AttributeError(f"torchlens.report has no {name!r}; it has doctor")
-    return import_module("torchlens.report.doctor_checks").doctor  # which loads torch
+    if name not in _MODULES:
+        raise AttributeError(f"torchlens.report has no {name!r}; it has {', '.join(_MODULES)}")
+    return getattr(import_module(f"torchlens.report.{_MODULES[name]}"), name)

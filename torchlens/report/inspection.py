@@ -12,24 +12,14 @@ from rich.text import Text
 
 from torchlens._trace.layer import Layer
 from torchlens._trace.op import Op
-from torchlens.errors import UnreadableError
 from torchlens.report.amounts import quantity
 from torchlens.report.details import Details, layer_details, op_details
-from torchlens.report.statistics import NoElementsError, Statistics, statistics_of
+from torchlens.report.op_facts import OpFacts, op_facts
+from torchlens.report.statistics import Statistics
 from torchlens.report.text import UNICODE, Printable, Symbols, fact_grid
 
 _MOST_PASSES: Final = 12
 _WIDEST_BAR: Final = 40
-
-
-@dataclass(frozen=True)
-class ValueFacts:
-    """What there is to say of the value of an op."""
-
-    label: str
-    statistics: Statistics | None
-    reason: str | None
-    """Why there are no statistics."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,46 +30,47 @@ class Inspection(Printable):
     """
 
     details: Details
-    values: tuple[ValueFacts, ...]
+    ops: tuple[OpFacts, ...]
     """One for each pass, of the first twelve."""
     num_passes: int
+    """How many there are in all."""
 
     def parts(self, width: int, symbols: Symbols) -> Iterator[RenderableType]:
         """The facts, then the statistics: of one pass with a histogram, of several as a table."""
         yield from self.details.parts(width, symbols)
         yield ""
-        if len(self.values) > 1:
-            yield _passes(self.values, symbols)
-            if self.num_passes > len(self.values):
-                yield Text(f"and {quantity(self.num_passes - len(self.values), 'pass', 'passes')} more")
+        if len(self.ops) > 1:
+            yield _passes(self.ops, symbols)
+            if self.num_passes > len(self.ops):
+                yield Text(f"and {quantity(self.num_passes - len(self.ops), 'pass', 'passes')} more")
             return
-        for found in self.values:
+        for found in self.ops:
             yield from _value(found, width, symbols)
 
 
 def inspect(thing: Op | Layer) -> Inspection:
-    """Read the values of an op, or of each pass of a layer, one after another."""
+    """Read all that is known of an op, or of each pass of a layer, and the elements of the values.
+
+    A value that was not kept has no statistics, and a reason.
+
+    >>> import torch, torchlens as tl
+    >>> trace = tl.trace(torch.nn.ReLU(), torch.tensor([-1.0, 2.0]))
+    >>> tl.report.inspect(trace["relu_1"]).ops[0].statistics.maximum
+    2.0
+    """
     ops: Sequence[Op] = [thing] if isinstance(thing, Op) else thing.ops
     details = op_details(thing) if isinstance(thing, Op) else layer_details(thing)
-    return Inspection(details, tuple(value_facts(op) for op in ops[:_MOST_PASSES]), len(ops))
+    return Inspection(details, tuple(op_facts(op) for op in ops[:_MOST_PASSES]), len(ops))
 
 
-def value_facts(op: Op) -> ValueFacts:
-    """The statistics of an op's value, or why there are none."""
-    try:
-        return ValueFacts(op.label, statistics_of(op.out), None)
-    except (UnreadableError, NoElementsError) as error:
-        return ValueFacts(op.label, None, str(error))
-
-
-def number_text(number: float | None) -> str:
+def _number(number: float | None) -> str:
     """A number in six digits; empty for None."""
     return "" if number is None else f"{number:.6g}"
 
 
-def _value(found: ValueFacts, width: int, symbols: Symbols) -> Iterator[RenderableType]:
+def _value(found: OpFacts, width: int, symbols: Symbols) -> Iterator[RenderableType]:
     if found.statistics is None:
-        yield fact_grid([("statistics", f"none: {found.reason}")], symbols)
+        yield fact_grid([("statistics", f"none: {found.statistics_reason}")], symbols)
         return
     yield fact_grid(_facts(found.statistics), symbols)
     if found.statistics.histogram:
@@ -91,12 +82,12 @@ def _facts(found: Statistics) -> Iterator[tuple[str, str]]:
     yield found.of.split()[-1], _counts(found)
     if found.minimum is None:
         return
-    yield "range", f"{number_text(found.minimum)} to {number_text(found.maximum)}"
-    yield "mean", number_text(found.mean)
+    yield "range", f"{_number(found.minimum)} to {_number(found.maximum)}"
+    yield "mean", _number(found.mean)
     if found.std is not None:
-        yield "std", number_text(found.std)
+        yield "std", _number(found.std)
     if found.quantiles:
-        parts = (f"{float(p):.0%} {number_text(value)}" for p, value in found.quantiles.items())
+        parts = (f"{float(p):.0%} {_number(value)}" for p, value in found.quantiles.items())
         yield "quantiles", ", ".join(parts)
 
 
@@ -124,7 +115,7 @@ def _histogram(found: Statistics, width: int, symbols: Symbols) -> Table:
     return table
 
 
-def _passes(values: Sequence[ValueFacts], symbols: Symbols) -> Table:
+def _passes(values: Sequence[OpFacts], symbols: Symbols) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("pass", style="green", no_wrap=True)
     for header in ("min", "mean", "max", "std", "NaN", "infinite"):
@@ -133,9 +124,11 @@ def _passes(values: Sequence[ValueFacts], symbols: Symbols) -> Table:
     for each in values:
         found = each.statistics
         if found is None:
-            table.add_row(each.label, *[""] * 6, Text(symbols.put(f"none: {each.reason}"), style="dim"))
+            table.add_row(
+                each.label, *[""] * 6, Text(symbols.put(f"none: {each.statistics_reason}"), style="dim")
+            )
             continue
-        numbers = map(number_text, (found.minimum, found.mean, found.maximum, found.std))
+        numbers = map(_number, (found.minimum, found.mean, found.maximum, found.std))
         infinite = found.positive_infinity + found.negative_infinity
         table.add_row(each.label, *numbers, f"{found.nan:,}", f"{infinite:,}", "")
     return table

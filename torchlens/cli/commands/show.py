@@ -1,0 +1,77 @@
+"""`torchlens show`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import torchlens as tl
+from torchlens.cli.ending import UNUSABLE, stop
+from torchlens.cli.options import (
+    DeviceOption,
+    InputOption,
+    JsonOption,
+    PlainOption,
+    SeedOption,
+    SubjectArgument,
+    TrainOption,
+    WidthOption,
+)
+from torchlens.cli.printing import show as print_shown
+from torchlens.cli.printing import show_json
+from torchlens.cli.progress import shown_when_long
+from torchlens.cli.subject import Run, end_like, open_trace
+from torchlens.report.amounts import listed
+
+if TYPE_CHECKING:
+    from torchlens._trace.layer import Layer
+    from torchlens._trace.op import Op
+
+
+def show(
+    subject: SubjectArgument,
+    site: Annotated[
+        str,
+        typer.Argument(
+            metavar="LAYER_OR_OP", help="A label, as relu_1 or relu_1:2, or an op's index: 7, -1."
+        ),
+    ],
+    inputs: InputOption = None,
+    device: DeviceOption = "cpu",
+    seed: SeedOption = 0,
+    train: TrainOption = False,
+    as_json: JsonOption = False,
+    plain: PlainOption = False,
+    width: WidthOption = None,
+) -> None:
+    """Print one layer or op: its place in the code, parents, children, and its value in numbers.
+
+    Exit code: 0 if the model ran through, 1 if it raised, 2 if there is no such layer or op. A value that was
+    not kept is said to be missing, and is no error. Write -- before an index below zero.
+    """
+    run = Run(inputs or [], device, seed, train)
+    trace = open_trace(subject, run)
+    with shown_when_long(f"reading {site}"):
+        inspected = tl.report.inspect(_found(trace, site))
+    if as_json:
+        show_json({"num_passes": inspected.num_passes, "ops": inspected.ops})
+    else:
+        print_shown(inspected, plain=plain, width=width)
+    end_like(trace, subject, run)
+
+
+def _found(trace: tl.Trace, site: str) -> Op | Layer:
+    if re.fullmatch(r"-?\d+", site):
+        try:
+            return trace.ops[int(site)]
+        except IndexError as error:
+            stop(str(error), UNUSABLE)
+    if site in trace.layers:
+        return trace.layers[site]
+    if site in trace.modules and site not in trace.ops:
+        labels = [layer.layer_label for layer in trace.modules[site].layers]
+        inside = f"the layers in it: {listed(labels, 6)}" if labels else "no op ran directly in it"
+        stop(f"{site} is a module; {inside}", UNUSABLE)
+    return trace.ops[site]

@@ -1,0 +1,111 @@
+"""A saved trace or a target, and the trace that either gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torchlens as tl
+from torchlens.cli.ending import NOT_WELL, stop
+from torchlens.cli.inputs import InputSpec, random_tensor
+from torchlens.cli.progress import shown_when_long
+from torchlens.cli.target import build_model, build_object, usable_device
+from torchlens.errors import TargetError, TorchLensError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+_ENDING = ".tlens"
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a target is run."""
+
+    inputs: Sequence[str] = field(default_factory=list[str])
+    device: str = "cpu"
+    seed: int = 0
+    train: bool = False
+
+
+def is_saved(subject: str) -> bool:
+    """Whether a text names a saved trace rather than a target."""
+    return subject.endswith(_ENDING) or Path(subject).is_dir()
+
+
+def open_trace(subject: str, run: Run, *, keep: Sequence[str] | None = None) -> tl.Trace:
+    """The trace that was saved there, or that one forward of the target gives, also if it raises."""
+    if not is_saved(subject):
+        return _run(subject, run, keep)
+    refuse_inputs(subject, run)
+    with shown_when_long(f"reading {subject}"):
+        return tl.load(subject)
+
+
+def refuse_inputs(subject: str, run: Run) -> None:
+    """Raise if a saved trace was given inputs."""
+    if run.inputs:
+        raise TargetError(
+            f"--input describes the inputs of a target, and {subject} is a saved trace; leave it out"
+        )
+
+
+def end_like(trace: tl.Trace, subject: str, run: Run) -> None:
+    """End with an error if the model raised."""
+    error = trace.error
+    if error is not None:
+        hint = "" if run.inputs or is_saved(subject) else "; --input gives it inputs"
+        stop(f"the model raised {error.type_name}: {error.message}{hint}", NOT_WELL)
+
+
+def prepare(subject: str, run: Run) -> tuple[object, tuple[Any, ...] | None, dict[str, Any]]:
+    """What a target gives, be it a model or not, and its inputs; None where none are given."""
+    import torch
+
+    specs = [InputSpec.parse(text) for text in run.inputs]
+    place = usable_device(run.device)
+    torch.manual_seed(run.seed)
+    model = build_object(subject)
+    if isinstance(model, torch.nn.Module):
+        _move(model, place)
+        model.train(run.train)
+    args, kwargs = _random_inputs(specs, place)
+    return model, args if specs else None, kwargs
+
+
+def _run(target: str, run: Run, keep: Sequence[str] | None) -> tl.Trace:
+    import torch
+
+    specs = [InputSpec.parse(text) for text in run.inputs]
+    place = usable_device(run.device)
+    torch.manual_seed(run.seed)
+    model = build_model(target)
+    _move(model, place)
+    args, kwargs = _random_inputs(specs, place)
+    model.train(run.train)
+    trace: tl.Trace | None = None
+    try:
+        options = tl.options.CaptureOptions(seed=run.seed)
+        with tl.capture(model, save=None if keep is None else list(keep), capture=options) as trace:
+            model(*args, **kwargs)
+    except TorchLensError:
+        raise
+    except Exception:  # noqa: BLE001  whatever the model raises is told by the trace
+        pass
+    assert trace is not None
+    return trace
+
+
+def _move(model: nn.Module, place: torch.device) -> None:
+    try:
+        model.to(place)
+    except (RuntimeError, NotImplementedError) as error:
+        raise TargetError(f"the model cannot be moved to {str(place)!r}: {error}") from error
+
+
+def _random_inputs(specs: list[InputSpec], place: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    args = tuple(random_tensor(spec, place) for spec in specs if spec.name is None)
+    return args, {spec.name: random_tensor(spec, place) for spec in specs if spec.name is not None}
