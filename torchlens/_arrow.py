@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
     from io import IOBase
@@ -205,16 +205,17 @@ def _type_of(name: ColumnType) -> pa.DataType:
     return makers[name]()
 
 
-def write_parquet(table: pa.Table, file: IO[bytes]) -> None:
+def write_parquet(table: pa.Table, file: IOBase) -> None:
     """Write a table as a Parquet file."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(table, file)
+    pq.write_table(table, pa.PythonFile(file, mode="w"))
 
 
-def write_ipc(table: pa.Table, file: IO[bytes]) -> None:
+def write_ipc(table: pa.Table, file: IOBase) -> None:
     """Write a table as an Arrow IPC file."""
     import pyarrow as pa
 
-    with pa.ipc.new_file(cast("IOBase", file), table.schema) as writer:
+    with pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)

@@ -9,8 +9,9 @@ import math
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from torchlens._arrow import write_ipc, write_parquet
 from torchlens._files.durable import UNFINISHED
@@ -36,7 +37,7 @@ def write_file(table: pa.Table, path: Path, form: Form, advance: Callable[[int],
         raise UnwritablePathError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def write_table(table: pa.Table, file: IO[bytes], form: Form, advance: Callable[[int], None]) -> None:
+def write_table(table: pa.Table, file: BufferedIOBase, form: Form, advance: Callable[[int], None]) -> None:
     """Write a table to an open file."""
     if form == "parquet":
         write_parquet(table, file)
@@ -52,7 +53,7 @@ def write_table(table: pa.Table, file: IO[bytes], form: Form, advance: Callable[
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[IO[bytes]]:
+def _opened(path: Path) -> Generator[BufferedIOBase]:
     """A file that takes the path's place when the body ends; a pipe or device is written to as it is."""
     path = path.resolve()
     if path.exists() and not path.is_file():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -58,7 +59,7 @@ def export(
         made = trace.tables[table]
     with shown_when_long(f"writing {output or 'stdout'}", made.num_rows) as advance:
         if output is None:
-            write_table(made, sys.stdout.buffer, form, advance)
+            write_table(made, cast("BufferedIOBase", sys.stdout.buffer), form, advance)
         else:
             write_file(made, Path(output), form, advance)
     end_like(trace, subject, run)
