@@ -67,8 +67,7 @@ def prepare(subject: str, run: Run) -> tuple[object, tuple[Any, ...] | None, dic
 
     specs = [InputSpec.parse(text) for text in run.inputs]
     place = usable_device(run.device)
-    torch.manual_seed(run.seed)
-    model = build_object(subject)
+    model = build_object(subject, run.seed)
     if isinstance(model, torch.nn.Module):
         _move(model, place)
         model.train(run.train)
@@ -77,12 +76,9 @@ def prepare(subject: str, run: Run) -> tuple[object, tuple[Any, ...] | None, dic
 
 
 def _run(target: str, run: Run, keep: Sequence[str] | None) -> tl.Trace:
-    import torch
-
     specs = [InputSpec.parse(text) for text in run.inputs]
     place = usable_device(run.device)
-    torch.manual_seed(run.seed)
-    model = build_model(target)
+    model = build_model(target, run.seed)
     _move(model, place)
     args, kwargs = _random_inputs(specs, place)
     model.train(run.train)

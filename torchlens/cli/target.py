@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _FORM = "package.module:factory or file.py:factory"
 
 
-def build_model(target: str) -> nn.Module:
+def build_model(target: str, seed: int) -> nn.Module:
     """The model of a target: an `nn.Module`, a class of them, or a callable that returns one."""
     from torch import nn
 
-    model = build_object(target)
+    model = build_object(target, seed)
     if not isinstance(model, nn.Module):
         raise TargetError(
             f"{target} returned an object of type {type(model).__name__}; a factory returns an nn.Module"
@@ -31,10 +31,16 @@ def build_model(target: str) -> nn.Module:
     return model
 
 
-def build_object(target: str) -> object:
-    """What a target is or returns, be it a model or not."""
+def build_object(target: str, seed: int) -> object:
+    """What a target is or returns, be it a model or not.
+
+    Generators are seeded before its file is run, and again before it is called: a file that was run before,
+    for another target, draws nothing.
+    """
+    import torch
     from torch import nn
 
+    torch.manual_seed(seed)
     place, colon, path = target.rpartition(":")
     if not colon or not place or not path:
         raise TargetError(f"target {target!r} is not of the form {_FORM}")
@@ -47,6 +53,7 @@ def build_object(target: str) -> object:
         raise TargetError(
             f"{target} is of type {type(found).__name__}; name an nn.Module or a callable that returns one"
         )
+    torch.manual_seed(seed)
     try:
         built = found()
         if built is None:
