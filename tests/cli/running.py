@@ -64,4 +64,5 @@ def run(*words: str) -> Result:
 def data(*words: str) -> Any:
     """What a command prints with `--json`."""
     result = run(*words, "--json")
+    assert result.stdout, result
     return json.loads(result.stdout, parse_constant=lambda name: 1 / 0)  # NaN is no JSON

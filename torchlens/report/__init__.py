@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from torchlens.report.doctor_checks import doctor
-    from torchlens.report.figures import figures
     from torchlens.report.inspection import inspect
+    from torchlens.report.run_figures import figures
 
 __all__ = ["doctor", "figures", "inspect"]
 
-_MODULES: Final = {"doctor": "doctor_checks", "figures": "figures", "inspect": "inspection"}
+_MODULES: Final = {"doctor": "doctor_checks", "figures": "run_figures", "inspect": "inspection"}
 """Each loads torch."""
 
 

@@ -13,12 +13,15 @@ from torchlens._records import (
     Census,
     CensusEntry,
     Context,
+    FailedArgument,
+    FailedCall,
     Failure,
     Reached,
     Reason,
     ReasonName,
     Record,
     RunOptions,
+    SourceLine,
     Status,
 )
 from torchlens._structure import BufferEntry, Place, Structure
@@ -185,7 +188,7 @@ class FactReader:
     def failure(self) -> Failure | None:
         """The exception that ended it."""
         found = self._fields.any("failure")
-        return None if found is None else _made(Failure, found, dict.fromkeys(_fields_of(Failure), _text))
+        return None if found is None else _made(Failure, found, _FAILURE)
 
     def notes(self) -> list[str]:
         """What was not as usual."""
@@ -242,10 +245,6 @@ def _made(kind: Any, found: object, checks: Mapping[str, Callable[[object], Any]
     if fields.keys() != checks.keys():
         raise ValueError(f"it has {sorted(fields)} for a {kind.__name__}")
     return kind(**{name: checks[name](held) for name, held in fields.items()})
-
-
-def _fields_of(kind: Any) -> list[str]:
-    return [each.name for each in dataclasses.fields(kind)]
 
 
 def _check_addresses(places: Sequence[Sequence[tuple[int | None, str]]]) -> None:
@@ -331,3 +330,50 @@ def _one_of(found: object, known: Sequence[Any]) -> Any:
     if found not in known:
         raise ValueError(f"{str(found)[:60]!r} is none of {', '.join(known)}")
     return found
+
+
+def _truth(found: object) -> bool:
+    if type(found) is not bool:
+        raise ValueError(f"{str(found)[:60]!r} is neither true nor false")
+    return found
+
+
+def _or_none(check: Callable[[object], Any]) -> Callable[[object], Any]:
+    return lambda found: None if found is None else check(found)
+
+
+def _each(kind: Any, checks: Mapping[str, Callable[[object], Any]]) -> Callable[[object], Any]:
+    """A tuple of dataclasses from a list of objects."""
+    return lambda found: tuple(_made(kind, item, checks) for item in as_list(found, "items"))
+
+
+_SOURCE_LINE: Final = {"file": _text, "line": _count, "function": _text, "text": _text}
+_ARGUMENT: Final[Mapping[str, Callable[[object], Any]]] = {
+    "position": _text,
+    "text": _text,
+    "dtype": _or_none(_text),
+    "shape": _or_none(lambda shape: tuple(map(_size, as_list(shape, "sizes")))),
+    "device": _or_none(_text),
+    "made": _or_none(lambda made: tuple(map(_count, _several(made, 2)))),
+    "param": _or_none(_text),
+}
+_CALL: Final[Mapping[str, Callable[[object], Any]]] = {
+    "func_name": _text,
+    "composites": lambda names: tuple(map(_text, as_list(names, "names"))),
+    "arguments": _each(FailedArgument, _ARGUMENT),
+    "more_arguments": _count,
+    "raised": _or_none(_text),
+}
+_FAILURE: Final[Mapping[str, Callable[[object], Any]]] = {
+    "type_name": _text,
+    "message": _text,
+    "traceback": _text,
+    "lines": _each(SourceLine, _SOURCE_LINE),
+    "module_call": _count,
+    "in_hook": _truth,
+    "call": _or_none(lambda call: _made(FailedCall, call, _CALL)),
+}
+
+
+def _size(found: object) -> int:
+    return -1 if found == -1 else _count(found)

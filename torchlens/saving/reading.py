@@ -15,7 +15,7 @@ from torch import Tensor
 from torchlens import _arrow
 from torchlens._files.sealed import Fields, as_list, as_object, parse, unseal
 from torchlens._keys.chains import Frame
-from torchlens._records import Kind, ModuleCallEntry, OpNumbers, Reached, Record, Rows, Side
+from torchlens._records import Failure, Kind, ModuleCallEntry, OpNumbers, Reached, Record, Rows, Side
 from torchlens._trace.features import Features
 from torchlens._trace.layering import LayerEntry, Layering
 from torchlens._values.ghost import Recorded
@@ -201,7 +201,7 @@ class _Building:
             is_block=fields.flag("is_block"),
             root_calls=roots,
             status=facts.status(),
-            failure=facts.failure(),
+            failure=_failed(facts.failure(), rows, calls),
             notes=facts.notes(),
             reasons=reasons,
             host_edges=facts.host_edges(),
@@ -334,10 +334,24 @@ def _reached(found: Reached | None, rows: Rows, calls: Sequence[object]) -> Reac
     if found is not None and found.call is not None:
         _check([found.call], len(calls), "module call")
     elif found is not None:
-        _check([found.row], len(rows), "row")
-        out = rows.out[found.row]
-        _check([found.slot], len(cast("tuple[Any, ...]", out)) if type(out) is tuple else 1, "output")
+        _check_output(rows, found.row, found.slot)
     return found
+
+
+def _failed(found: Failure | None, rows: Rows, calls: Sequence[object]) -> Failure | None:
+    """What ended a run, if the record has what it names."""
+    if found is not None:
+        _check([found.module_call], len(calls), "module call")
+        for argument in () if found.call is None else found.call.arguments:
+            if argument.made is not None:
+                _check_output(rows, *argument.made)
+    return found
+
+
+def _check_output(rows: Rows, row: int, slot: int) -> None:
+    _check([row], len(rows), "row")
+    out = rows.out[row]
+    _check([slot], len(cast("tuple[Any, ...]", out)) if type(out) is tuple else 1, "output")
 
 
 def _check(numbers: Iterable[int], limit: int, what: str) -> None:
