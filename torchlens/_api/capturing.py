@@ -37,7 +37,8 @@ def trace(  # noqa: PLR0913 - the public surface fixes them
 
     `x` holds the inputs: a plain `tuple` is the positional arguments, anything else is the one argument, so
     a tuple as one argument is `((a, b),)`. Random generators are seeded before the run and given their state
-    back after it; the seed stands in `trace.options.seed`. An exception of the model comes through unchanged.
+    back after it; the seed stands in `trace.options.seed`. An exception of the model comes through unchanged,
+    and there is no trace then: `capture` keeps what ran until it was raised.
 
     `save` names the values to keep: labels, module addresses, selectors, or a list of these; None keeps all,
     `[]` none. The graph and everything else is recorded anyway, what the model returned is kept in any case,
@@ -70,8 +71,8 @@ def capture(
     """Record everything the block runs: calls of `model`, any number of them, and the block's own ops.
 
     `model` may be a dict of named models. The trace can be read after the block. An exception leaves the
-    block as itself; the trace then holds what ran until then. Random state flows as without the capture,
-    unless the options give a seed. `save`, `stop_after` and `storage` are those of `trace`; where the run
+    block as itself; the trace then holds what ran until then, and `trace.error` tells of it. Random state
+    flows as without the capture, unless the options give a seed. `save`, `stop_after` and `storage` are those of `trace`; where the run
     stops, the block ends.
 
     >>> import torch, torchlens as tl
