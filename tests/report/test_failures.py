@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import traceback
 import weakref
 from collections.abc import Callable
@@ -163,6 +164,44 @@ def test_a_python_written_function_that_raises_by_itself_is_the_call() -> None:
     error = report(Ends(lambda x: F.grid_sample(x, x, mode="none")), floats(1, 1, 4, 4))
     assert (error.type_name, error.call.func_name) == ("ValueError", "grid_sample")
     assert "mode: 'none'" in str(error)
+
+
+class Squares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, size: int) -> Tensor:
+        return x.square().reshape(size)
+
+
+def test_a_user_s_own_function_is_the_call_and_its_line_is_named() -> None:
+    error = report(Ends(lambda x: Squares.apply(x.sin(), 7)), floats(3))
+    assert error.lines[-1].text == "return x.square().reshape(size)"
+    assert error.call is not None and error.call.func_name in ("apply", "reshape")
+    assert "sin_1:1" in str(error)
+
+
+def test_a_user_s_operator_is_the_call_and_its_line_is_named() -> None:
+    library = torch.library.Library("torchlens_tests_failures", "DEF")
+    library.define("thirds(Tensor x, int size) -> Tensor")
+
+    def thirds(x: Tensor, size: int) -> Tensor:
+        return x.div(3).reshape(size)
+
+    library.impl("thirds", thirds, "CompositeExplicitAutograd")
+    error = report(
+        Ends(lambda x: torch.ops.torchlens_tests_failures.thirds(x.sin(), 7)), floats(3).requires_grad_()
+    )
+    assert error.call.func_name == "thirds"
+    assert [(each.position, each.shape, each.text) for each in error.call.arguments] == [
+        ("0", (3,), "Tensor"),
+        ("1", None, "7"),
+    ]
+    assert error.lines[-1].text == "return x.div(3).reshape(size)"
+    assert "0: 3 float32 cpu, sin_1:1" in str(error)
+
+
+def test_an_error_in_python_s_own_modules_is_told_by_the_user_s_line() -> None:
+    error = report(Ends(lambda x: json.loads("no json")), floats(3))
+    assert (error.type_name, error.lines[-1].function) == ("JSONDecodeError", "<lambda>")
 
 
 def test_an_assertion_of_the_user() -> None:

@@ -72,8 +72,8 @@ def capture(
 
     `model` may be a dict of named models. The trace can be read after the block. An exception leaves the
     block as itself; the trace then holds what ran until then, and `trace.error` tells of it. Random state
-    flows as without the capture, unless the options give a seed. `save`, `stop_after` and `storage` are those of `trace`; where the run
-    stops, the block ends.
+    flows as without the capture, unless the options give a seed. `save`, `stop_after` and `storage` are those
+    of `trace`; where the run stops, the block ends.
 
     >>> import torch, torchlens as tl
     >>> model = torch.nn.Linear(3, 3)

@@ -7,8 +7,9 @@ have the function that was called and its arguments. What is kept of them is tex
 from __future__ import annotations
 
 import linecache
+import os
 import reprlib
-import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType, TracebackType
@@ -26,8 +27,9 @@ from torchlens._values.plain import plain, tensors_in
 
 _MOST_LINES: Final = 8
 _MOST_ARGUMENTS: Final = 64
-_HIDDEN: Final = sys.stdlib_module_names | {"torch", "torchlens"}
-"""Packages whose lines say nothing of the user's code."""
+_OF_PYTHON: Final = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED: Final = ("site-packages", "dist-packages")
+"""Folders in that of Python's own modules, for those of others."""
 
 Identify = Callable[[Tensor], tuple[tuple[int, int] | None, str | None]]
 """Tells the row and output slot that gave a tensor last, and the address of the parameter that it is."""
@@ -175,8 +177,13 @@ def _lines(places: list[TracebackType]) -> Iterator[SourceLine]:
 
 
 def _is_hidden(frame: FrameType) -> bool:
+    """Whether a line in it says nothing of the user's code: it is torch's, ours or Python's own."""
     name = frame.f_globals.get("__name__")
-    return isinstance(name, str) and name.partition(".")[0] in _HIDDEN
+    if isinstance(name, str) and name.partition(".")[0] in ("torch", "torchlens"):
+        return True
+    file = frame.f_code.co_filename
+    inside = file.removeprefix(_OF_PYTHON)
+    return inside != file and not inside.startswith(_INSTALLED)
 
 
 def _message(error: BaseException) -> str:

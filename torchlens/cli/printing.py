@@ -7,17 +7,21 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import typer
 from rich.console import Console, RenderableType
 
 from torchlens.report.text import as_text
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
-Data: TypeAlias = "str | int | float | bool | Sequence[Data] | Mapping[str, Data] | DataclassInstance | None"
+class Fielded(Protocol):
+    """A dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Data: TypeAlias = "str | int | float | bool | Sequence[Data] | Mapping[str, Data] | Fielded | None"
 
 
 def show(shown: RenderableType, *, plain: bool, width: int | None) -> None:
@@ -35,8 +39,8 @@ def show_json(data: Data) -> None:
 
 
 def _plain(data: Data) -> Data:
-    if isinstance(data, float) and not math.isfinite(data):
-        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
+    if isinstance(data, float):
+        return spelled(data)
     if is_dataclass(data):
         return {each.name: _plain(getattr(data, each.name)) for each in fields(data)}
     if isinstance(data, Mapping):
@@ -44,3 +48,10 @@ def _plain(data: Data) -> Data:
     if isinstance(data, Sequence) and not isinstance(data, str):
         return [_plain(value) for value in data]
     return data
+
+
+def spelled(number: float) -> float | str:
+    """A number as JSON can have it."""
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"

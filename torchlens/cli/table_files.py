@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from torchlens._arrow import write_ipc, write_parquet
 from torchlens._files.durable import UNFINISHED
+from torchlens.cli.printing import spelled
 from torchlens.cli.table_forms import Form
 from torchlens.errors import UnwritablePathError
 
@@ -105,10 +105,4 @@ def _json(table: pa.Table) -> Iterator[tuple[str, int]]:
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: _spelled(cell) if type(cell) is float else cell for name, cell in row.items()}
-
-
-def _spelled(number: float) -> float | str:
-    if math.isfinite(number):
-        return number
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    return {name: spelled(cell) if type(cell) is float else cell for name, cell in row.items()}
