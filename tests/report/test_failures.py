@@ -7,6 +7,7 @@ import json
 import traceback
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,20 @@ def test_a_call_of_an_earlier_capture_is_not_told_of() -> None:
     assert error.call is None
 
 
+@dataclass
+class Settings:
+    size: int
+    like: Tensor | None
+
+    def __repr__(self) -> str:
+        raise AssertionError("no code of the user's is to run")
+
+
+def endless(items: list[Any]) -> list[Any]:
+    items.append(items)
+    return items
+
+
 class Nasty:
     """Its text cannot be had."""
 
@@ -289,6 +304,14 @@ class Nasty:
     ("function", "texts"),
     [
         pytest.param(lambda x: x + Nasty(), ["1: <tests", "Nasty>"], id="an object without a text"),
+        pytest.param(
+            lambda x: torch.cat(endless([x])), ["0.0: 3 float32 cpu, input_1:1", "0.1: <"], id="itself in it"
+        ),
+        pytest.param(
+            lambda x: x[Settings(2, x)], ["1.size: 2", "1.like: 3 float32 cpu, input_1:1"],
+            id="a dataclass",
+        ),
+        pytest.param(lambda x: x + Settings(1, None), ["1: <tests", "Settings>"], id="a dataclass's text"),
         pytest.param(lambda x: x.view([1] * 5000), ["0: [1, 1, 1, 1, 1, 1, 1, 1, ...]"], id="a long list"),
         pytest.param(
             lambda x: torch.cat([x] * 100 + [x.sum()], dim=0), ["  0.11: 3 float32", "and 90 arguments more"],
@@ -370,6 +393,18 @@ def test_the_exception_leaves_as_the_model_raised_it() -> None:
         assert caught.value is raised
         assert (raised.args, raised.__cause__, raised.__context__) == (("as it is",), None, None)
         assert not hasattr(raised, "__notes__")
+
+
+def test_what_cannot_be_found_out_does_not_hide_the_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> object:
+        raise OSError("no source")
+
+    monkeypatch.setattr("linecache.getline", broken)
+    monkeypatch.setattr("torchlens._capture.post_mortem.plain", broken)
+    with pytest.raises(RuntimeError, match="cannot be multiplied"), tl.capture(model := Net()) as trace:
+        model(floats(3, 5))
+    monkeypatch.undo()
+    assert (trace.error.lines, trace.error.call, trace.error.type_name) == ((), None, "RuntimeError")
 
 
 def test_it_is_shown_by_summary_and_print_and_as_html() -> None:

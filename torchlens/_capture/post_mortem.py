@@ -11,7 +11,8 @@ import os
 import reprlib
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, cast
 
@@ -21,9 +22,9 @@ from torch import Tensor
 from torchlens._capture.modules import forward_offset
 from torchlens._keys.lookups import variables
 from torchlens._keys.names import torch_name
-from torchlens._records import FailedArgument, FailedCall, Failure, ModuleCallEntry, SourceLine
+from torchlens._records import FailedArgument, FailedCall, Failure, ModuleCallEntry, Opaque, SourceLine
 from torchlens._values.geometry import shape_of
-from torchlens._values.plain import plain, tensors_in
+from torchlens._values.plain import SCALARS, opaque, plain
 
 _MOST_LINES: Final = 8
 _MOST_ARGUMENTS: Final = 64
@@ -51,18 +52,21 @@ class PostMortem:
     def failure(
         self, error: BaseException, calls: Sequence[ModuleCallEntry], index_of: Mapping[int, int]
     ) -> Failure:
-        """The failure of a run with these module calls; `index_of` has modules by the id of their object."""
+        """The failure of a run with these module calls; `index_of` has modules by the id of their object.
+
+        It raises nothing for what it cannot find out: the model's exception is on its way.
+        """
         with torch._C.DisableTorchFunction():
             places = list(_places(error.__traceback__))
-            module_call, in_hook = self._module_call(places, calls, index_of)
+            module_call, in_hook = _or_none(lambda: self._module_call(places, calls, index_of)) or (0, False)
             return Failure(
                 type(error).__name__,
                 _message(error),
-                "".join(traceback.format_exception(error)),
-                tuple(_lines(places)),
+                _or_none(lambda: "".join(traceback.format_exception(error))) or "",
+                _or_none(lambda: tuple(_lines(places))) or (),
                 module_call,
                 in_hook,
-                self._failed_call(error),
+                _or_none(lambda: self._failed_call(error)),
             )
 
     def _module_call(
@@ -107,28 +111,13 @@ class PostMortem:
         positional = cast("tuple[Any, ...]", names["args"])
         keywords = cast("dict[str, Any]", names["kwargs"] or {})
         for position, value in (*enumerate(positional), *keywords.items()):
-            yield from self._described(str(position), value)
+            # as plain data, so that no code of the user's runs
+            yield from _leaves(str(position), plain(value, self._tensor))
 
-    def _described(self, position: str, value: Any) -> Iterator[FailedArgument]:
-        if not tensors_in(value):
-            yield FailedArgument(position, _short.repr(plain(value, _nothing)))
-        elif issubclass(type(value), Tensor):
-            yield self._tensor(position, value)
-        elif issubclass(type(value), (list, tuple)):
-            for at, item in enumerate(cast("Sequence[Any]", value)):
-                yield from self._described(f"{position}.{at}", item)
-        elif issubclass(type(value), dict):
-            for key, item in cast("dict[Any, Any]", value).items():
-                name = key if type(key) is str else _short.repr(plain(key, _nothing))
-                yield from self._described(f"{position}.{name}", item)
-        else:  # a slice or a dataclass
-            for at, tensor in enumerate(tensors_in(value)):
-                yield self._tensor(f"{position}.{at}", tensor)
-
-    def _tensor(self, position: str, tensor: Tensor) -> FailedArgument:
+    def _tensor(self, tensor: Tensor) -> FailedArgument:
         made, param = _or_none(lambda: self._identify(tensor)) or (None, None)
         return FailedArgument(
-            position,
+            "",
             type(tensor).__name__,
             str(tensor.dtype).removeprefix("torch."),
             _or_none(lambda: shape_of(tensor)),
@@ -138,8 +127,40 @@ class PostMortem:
         )
 
 
-def _nothing(tensor: Tensor) -> None:
-    """Stands for a tensor where there is none."""
+def _leaves(position: str, value: Any) -> Iterator[FailedArgument]:
+    """The tensors in plain data, and whatever lies beside them, each at its own position."""
+    if type(value) is FailedArgument:
+        yield replace(value, position=position)
+    elif not _holds_tensors(value):
+        yield FailedArgument(position, _short.repr(value))
+    else:
+        for name, item in _items(value):
+            yield from _leaves(f"{position}.{name}", item)
+
+
+def _holds_tensors(value: Any) -> bool:
+    return type(value) is FailedArgument or any(_holds_tensors(item) for _, item in _items(value))
+
+
+_tuple_items = cast("Callable[[Any], Iterable[Any]]", tuple.__iter__)
+_dict_items = cast("Callable[[Any], Iterable[tuple[object, Any]]]", dict.items)
+
+
+def _items(value: Any) -> list[tuple[object, Any]]:
+    """What a container of plain data holds, by name or number."""
+    kind = cast("type[object]", type(value))
+    found: object = ()
+    if issubclass(kind, tuple):
+        found = enumerate(_tuple_items(value))
+    elif kind is list:
+        found = enumerate(cast("list[Any]", value))
+    elif kind is slice:
+        found = [("start", value.start), ("stop", value.stop), ("step", value.step)]
+    elif issubclass(kind, dict):
+        found = _dict_items(value)
+    elif "__dataclass_fields__" in dir(kind):
+        found = _dict_items(cast("object", value.__dict__))
+    return list(cast("Iterable[tuple[object, Any]]", found))
 
 
 def _or_none(ask: Callable[[], Any]) -> Any:
@@ -164,7 +185,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     while found is not None and id(found) not in seen:
         seen.add(id(found))
         yield found
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+        hidden = found.__cause__ is None and found.__suppress_context__
+        found = found.__context__ if found.__cause__ is None and not hidden else found.__cause__
 
 
 def _lines(places: list[TracebackType]) -> Iterator[SourceLine]:
@@ -187,7 +209,8 @@ def _is_hidden(frame: FrameType) -> bool:
 
 
 def _message(error: BaseException) -> str:
-    return str(traceback.TracebackException.from_exception(error))  # also where its own `__str__` raises
+    """What an exception says, also where its own `__str__` raises."""
+    return str(traceback.TracebackException(type(error), error, None))
 
 
 class _Short(reprlib.Repr):
@@ -195,6 +218,11 @@ class _Short(reprlib.Repr):
         super().__init__()
         self.maxlevel, self.maxother, self.maxstring, self.maxlong = 4, 120, 120, 40
         self.maxlist = self.maxtuple = self.maxdict = 8
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        """The text of what is neither a number, a string nor a container."""
+        own = type(x) in SCALARS or type(x) in (Opaque, slice, FailedArgument)
+        return super().repr_instance(x, level) if own else opaque(x).text  # which runs no code of its class
 
 
 _short: Final = _Short()
