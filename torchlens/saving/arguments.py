@@ -190,8 +190,11 @@ def _dataclass(content: object, read: _Read) -> Any:
     held = {_identifier(key): read(item) for key, item in pairs}
     if _text(base) not in _BASES:
         raise ValueError(f"{_text(base)[:40]!r} is no base of a dataclass")
+    keys = [*map(_identifier, as_list(items, "items"))]
+    if set(keys) - held.keys() or (keys and base == "object"):
+        raise ValueError(f"a {_text(name)[:60]} has items that are none of its fields")
     value = object_of_fields(_text(name), _BASES[_text(base)], held)
-    for key in map(_identifier, as_list(items, "items")):
+    for key in keys:
         value[key] = held[key]
     return value
 

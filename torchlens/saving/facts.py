@@ -122,6 +122,8 @@ class FactReader:
     def _param(self, item: object, num_modules: int) -> tuple[Recorded, list[Place], None]:
         number, places, is_trainable = _several(item, 3)
         tensor = self._tensor(number)
+        if not isinstance(tensor, Tensor):
+            raise ValueError("it has a parameter that is no tensor")
         if (
             is_trainable
             and isinstance(tensor, Tensor)

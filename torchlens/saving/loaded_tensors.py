@@ -111,7 +111,7 @@ class LoadedTensors:
         key, look = self.key(row["storage"]), self._look(row)
         if row["parts"] is not None and row["row"] is None and row["reason"] is None:
             return self._composite(row, look)
-        if row["row"] is None and _is_whole(look):
+        if row["row"] is None:
             made = self._tensor(row, look)
             if look.device != made.device:
                 self.devices[id(made)] = look.device
@@ -119,7 +119,7 @@ class LoadedTensors:
                 self.lost[id(made)] = row["reason"]
             return made
         before = None if row["before"] is None else self[row["before"]]
-        ghost = Ghost(look, -1 if row["row"] is None else row["row"], key, before, None)
+        ghost = Ghost(look, row["row"], key, before, None)
         if row["reason"] is not None:
             ghost.kept = Lost(ghost.row, row["reason"])
         elif row["kept"] is not None:
@@ -187,6 +187,10 @@ class LoadedTensors:
     def _tensor(self, row: Mapping[str, Any], look: Look) -> Tensor:
         """A part of a storage. Tensors on one storage count its changes together."""
         storage, region, dtype = row["storage"], look.region, look.dtype
+        if not _is_whole(look):
+            if row["reason"] is None:
+                raise ValueError(f"a tensor of layout {look.layout} is no part of a storage")
+            return Ghost(look, -1, 0, None, None).as_meta()
         if look.shape != region.size or dtype.itemsize != region.itemsize:
             if row["reason"] is None:
                 raise ValueError(f"a tensor of shape {list(look.shape)[:9]} is no part of its storage")

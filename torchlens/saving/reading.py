@@ -60,7 +60,7 @@ def read_trace(path: Path, features: Features) -> SavedReader:
     try:
         manifest = _manifest_of(archive)
         return _Building(archive, manifest, features).reader()
-    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError, MemoryError) as error:
         raise DamagedFileError(f"{path} is damaged: {error}; copy it again") from error
     except OSError as error:
         raise DamagedFileError(f"{path} cannot be read: {error.strerror}; copy it again") from error
