@@ -214,6 +214,23 @@ def test_a_function_that_is_listed_is_torchs_own(parts: Parts, tmp_path: Path) -
     assert loaded["linear_1"].func is torch.sigmoid
 
 
+def test_values_of_another_device_are_not_computed_again(parts: Parts, tmp_path: Path) -> None:
+    table = pa.ipc.open_stream(parts["tensors.arrow"]).read_all()
+    at = table.schema.get_field_index("device")
+    moved = table.set_column(at, table.schema.field(at), pa.array(["cuda:0"] * table.num_rows))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, moved.schema) as writer:
+        writer.write_table(moved)
+    parts["tensors.arrow"] = sink.getvalue().to_pybytes()
+    sealed(parts)
+    loaded = loaded_from(parts, tmp_path)
+    assert loaded["relu_1"].device == torch.device("cuda:0") and loaded["relu_1"].out.device.type == "cpu"
+    report = loaded.check()
+    assert report and {found.text for found in report.unchecked if found.about == "relu_1:1"} == {
+        "it ran on cuda:0, and its values are on cpu now"
+    }
+
+
 def test_names_in_a_file_are_never_imported(parts: Parts, tmp_path: Path) -> None:
     evil = {"dataclass": ["os", "object", [["system", "rm"]], []]}
     record = json.loads(parts[RECORD])

@@ -66,10 +66,12 @@ class Replay:
     def why_not(self, row: int) -> str | None:
         """A reason for which a row's call cannot be made again, as far as it shows beforehand."""
         rows = self._rows
-        if any(
-            isinstance(held, Ghost) for held in recorded_in([rows.args[row], rows.kwargs[row], rows.out[row]])
-        ):
-            return "not every value that it took and gave was kept"
+        for held in recorded_in([rows.args[row], rows.kwargs[row], rows.out[row]]):
+            if isinstance(held, Ghost):
+                return "not every value that it took and gave was kept"
+            ran_on = self._reader.values.device(held)
+            if ran_on != held.device and not held.is_meta:
+                return f"it ran on {ran_on}, and its values are on {held.device} now"
         return why_not(rows, row, self._function(row))
 
     def parents(self, row: int) -> list[int]:

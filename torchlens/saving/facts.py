@@ -124,11 +124,7 @@ class FactReader:
         tensor = self._tensor(number)
         if not isinstance(tensor, Tensor):
             raise ValueError("it has a parameter that is no tensor")
-        if (
-            is_trainable
-            and isinstance(tensor, Tensor)
-            and (tensor.is_floating_point() or tensor.is_complex())
-        ):
+        if is_trainable and (tensor.is_floating_point() or tensor.is_complex()):
             tensor.requires_grad_()
         return tensor, _places(places, num_modules), None
 
