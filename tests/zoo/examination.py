@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import torchlens as tl
+from tests.programs.answers import assert_same_answers, round_trip
 from tests.zoo.entry import Entry, Inputs
 from torchlens.validation.report import Report
 
@@ -42,6 +45,7 @@ def examine(entry: Entry) -> Findings:
     assert trace.status == "complete"
     assert_identical(trace.output, plain)
     assert_every_op_is_named(trace)
+    assert_same_when_loaded(trace)
     reason = trace.provenance.verification_reason
     assert reason == entry.unseen, str(trace.provenance)
     report = validated(entry, model)
@@ -84,6 +88,18 @@ def seed_all() -> None:
     torch.manual_seed(SEED)
     random.seed(SEED)
     np.random.seed(SEED)
+
+
+def assert_same_when_loaded(trace: tl.Trace) -> None:
+    """Saved and loaded, the trace answers the same, but for functions that are not torch's own."""
+    with tempfile.TemporaryDirectory() as directory:
+        loaded = round_trip(trace, Path(directory) / "run.tlens", params=True)
+        assert_same_answers(
+            loaded,
+            trace,
+            printed=False,
+            without=lambda question, found, live: found == "UnsavedFunctionError" and ".func" in question,
+        )
 
 
 def tensors_within(value: Any, path: str = "output") -> Iterator[tuple[str, Tensor]]:

@@ -19,7 +19,8 @@ HEAD = """\
 
 Real architectures with random weights, each run plainly and under `tl.trace` from one seed. For each of them
 the traced output has the same bits as the plain one, every op names its layer and module, the witness
-accounts for every operator that torch dispatched, and `tl.validate` finds nothing that fails. `tox -e zoo`
+accounts for every operator that torch dispatched, `tl.validate` finds nothing that fails, and the trace
+answers the same when it was saved and loaded. `tox -e zoo`
 runs them all and writes this page; the models in bold run with every `tox`.
 
 *Verified*: every tensor's origin was seen (`trace.provenance.verified`), or the reason for which it was not.

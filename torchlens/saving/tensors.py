@@ -26,6 +26,8 @@ WITHHELD: Final = (
     "it lies in a parameter, and the trace was saved without parameters; save it with "
     "tl.save(trace, path, params=True)"
 )
+_MOST_UNSEEN: Final = 4
+"""How many times what tensors show of a storage may be written of it."""
 _UNINITIALISED: Final = "a parameter that a lazy module will fill has no elements yet"
 
 
@@ -136,14 +138,14 @@ class Tensors:
             self._values.check_unchanged(tensor, -1, "it")
         except (NoElementsError, OverwrittenError) as reason:
             return str(reason)
-        region = self._looks.of(tensor).region
-        if key > 0 and not tensor.is_meta and region.span[1] > tensor.untyped_storage().nbytes():
+        first, past = self._looks.of(tensor).region.span
+        if key > 0 and not tensor.is_meta and first < past > tensor.untyped_storage().nbytes():
             return "its storage was resized, and its elements are gone"
         self._values.check_bytes(tensor, "a value")
         return None
 
     def blobs(self) -> list[Blob]:
-        """For each storage the bytes from the first to the last that a tensor of the record shows."""
+        """For each storage its bytes: all, or where these are many more, what tensors of the record show."""
         spans = [(0, 0)] * len(self._on)
         for entry in self.entries:
             first, past = entry.look.region.span
@@ -190,6 +192,8 @@ def _blob(tensor: Tensor | None, first: int, past: int) -> Blob:
     source = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     storage = tensor.untyped_storage()
     past = min(past, storage.nbytes())  # what was not kept may have lain on more of it
+    if storage.nbytes() <= _MOST_UNSEEN * (past - low):
+        low, past = 0, storage.nbytes()
     return Blob(source.set_(storage, low, (past - low,), (1,)), past - low, tensor.dtype, low)
 
 
