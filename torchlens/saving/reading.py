@@ -139,8 +139,12 @@ class _Building:
         told = self._told(record, numbers)
         return SavedReader(record, self._ledger(numbers), self._features, told)
 
-    def _value(self, text: str) -> Any:
-        return decode(json.loads(text), self._tensors.__getitem__)
+    def _values(self, texts: Sequence[str | None]) -> list[Any]:
+        """What JSON texts say, read as one; None where there is none."""
+        found: list[object] = json.loads(f"[{','.join('null' if text is None else text for text in texts)}]")
+        if len(found) != len(texts):
+            raise ValueError("it has a text that is several")
+        return [decode(each, self._tensors.__getitem__) for each in found]
 
     def _rows(self) -> Rows:
         table = self._tables["rows"]
@@ -157,8 +161,7 @@ class _Building:
             tuple(map(self._tensors.__getitem__, out)) if several else self._tensors[_only(out)]
             for out, several in zip(table["outs"], table["is_tuple"])
         ]
-        args = [self._value(text) for text in table["args"]]
-        kwargs = [None if text is None else self._value(text) for text in table["kwargs"]]
+        args, kwargs = self._values(table["args"]), self._values(table["kwargs"])
         if any(type(each) is not tuple for each in args) or any(type(k) not in _KEYWORDS for k in kwargs):
             raise ValueError("it has a call whose arguments are no list of them")
         return Rows(
@@ -218,18 +221,10 @@ class _Building:
         parents = table["parent"]
         if not parents or parents[0] > 0 or any(not 0 <= parents[at] < at for at in range(1, len(parents))):
             raise ValueError("it has a module call inside a later one")
+        columns = {**table, **{name: self._values(table[name]) for name in ("args", "kwargs", "output")}}
         return [
-            ModuleCallEntry(
-                module,
-                parent,
-                number,
-                start,
-                self._value(args),
-                self._value(kwargs),
-                self._value(output),
-                end,
-            )
-            for module, parent, number, start, end, args, kwargs, output in zip(*table.values())
+            ModuleCallEntry(module, parent, number, start, args, kwargs, output, end)
+            for module, parent, number, start, end, args, kwargs, output in zip(*columns.values())
         ]
 
     def _told(self, record: Record, numbers: OpNumbers) -> Told:
@@ -299,9 +294,11 @@ class _Building:
     def _writes(self, num_rows: int) -> Iterable[tuple[int, Write]]:
         table, tensors = self._tables["writes"], self._tensors
         _check(table["row"], num_rows + 1, "row")
-        for storage, row, slot, tensor, region, index, saved, lost in zip(*table.values()):
+        indices = self._values(table["index"])
+        columns = {**table, "index": indices}
+        for storage, row, slot, tensor, region, index, saved, lost in zip(*columns.values()):
             write = Write(row, slot, tensors[tensor], tensors[region], lost=lost)
-            write.index = None if index is None else self._value(index)
+            write.index = index
             if saved is not None:
                 held = tensors[saved]
                 if isinstance(held, Tensor):
