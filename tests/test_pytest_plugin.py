@@ -222,6 +222,19 @@ def test_snapshots_of_no_test_are_named(run, pytester: pytest.Pytester) -> None:
     run("test_net.py::test_net").stdout.no_fnmatch_line("*of no test*")
 
 
+def test_snapshots_of_tests_whose_names_need_a_digest(run, pytester: pytest.Pytester) -> None:
+    long = f"test_{'long_' * 30}"
+    pytester.makepyfile(
+        test_net=NET
+        + "import pytest\n"
+        + "@pytest.mark.parametrize('word', ['a b'])\n"
+        + "def test_net(trace, trace_regression, word):\n    trace_regression(trace, 'a')\n"
+        + f"def {long}(trace, trace_regression):\n    trace_regression(trace, 'a')\n"
+    )
+    run("--torchlens-update").assert_outcomes(passed=2)
+    run().stdout.no_fnmatch_line("*of no test*")
+
+
 def test_a_folder_that_cannot_be_written(run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_net=NET + "def test_net(trace, trace_regression):\n    trace_regression(trace)\n"

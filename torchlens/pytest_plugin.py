@@ -167,7 +167,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     collected = config.stash.setdefault(_COLLECTED_KEY, {})
     for item in items:
-        collected.setdefault(item.path, set()).add(file_name(_test_of(item)))
+        collected.setdefault(item.path, set()).add(_safe(_test_of(item)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -191,7 +191,8 @@ def _written_in(report: object) -> list[str]:
 def stale_snapshots(collected: dict[Path, set[str]]) -> Iterator[Path]:
     """The snapshots of test files, by the names of all tests in each, that belong to none of these tests.
 
-    A snapshot whose name begins with that of a test counts as one that the test asks for with `name=`.
+    A snapshot whose name begins with that of a test, `-` behind it, counts as one that the test asks for with
+    `name=`, or as that of a test whose name needs a digest.
     """
     for file, names in collected.items():
         for path in sorted((file.parent / FOLDER / file.stem).glob("*.txt")):
@@ -201,10 +202,15 @@ def stale_snapshots(collected: dict[Path, set[str]]) -> Iterator[Path]:
 
 def file_name(test: str) -> str:
     """The name of a test as that of a file on any system; what can't stand in one is told by a digest."""
-    safe = re.sub(r"[^A-Za-z0-9_.,=+\[\]-]", "_", test)[:_LONGEST]
+    safe = _safe(test)
     if safe == test:
         return safe
     return f"{safe}-{hashlib.sha256(test.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def _safe(test: str) -> str:
+    """What of a test's name can stand in that of a file."""
+    return re.sub(r"[^A-Za-z0-9_.,=+\[\]-]", "_", test)[:_LONGEST]
 
 
 def _test_of(item: pytest.Item) -> str:
