@@ -81,3 +81,16 @@ def test_runs_of_two_processes_and_two_versions_of_a_file(tmp_path: Path) -> Non
     assert {row.by for row in found} == {"site"} and not found.only_in_a
     assert [op.label for op in found.only_in_b] == ["tanh_1:3", "truediv_1:3"]
     assert [row.a.label for row in found.differing] == ["add_1:1", "output_1:1"]
+
+
+def test_a_damaged_file_is_an_error_and_no_likeness(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        tl.save(tl.trace(torch.nn.ReLU(), torch.tensor([-1.0, 2.0])), tmp_path / name)
+    values = tmp_path / "b" / "values-00000.safetensors"
+    octets = bytearray(values.read_bytes())
+    begin = 8 + int.from_bytes(octets[:8], "little")
+    values.write_bytes(octets[:begin] + bytes(~octet & 255 for octet in octets[begin:]))
+    bundle = tl.Bundle({name: tl.load(tmp_path / name) for name in ("a", "b")})
+    for ask in (bundle.compare, bundle.first_divergence):
+        with pytest.raises(tl.errors.DamagedFileError, match="are not those that were written"):
+            ask("a", "b")

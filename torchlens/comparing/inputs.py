@@ -12,7 +12,7 @@ from torchlens.comparing.alignment import Alignment
 from torchlens.comparing.differences import IncomparableError
 from torchlens.comparing.excess import find_excess
 from torchlens.comparing.tolerances import Asked, tolerance_between
-from torchlens.errors import TorchLensError
+from torchlens.errors import UnreadableError
 
 Verdict: TypeAlias = Literal["none", "agree", "differ", "not known"]
 ParamVerdict: TypeAlias = Literal["none", "agree", "shared", "differ", "not known"]
@@ -103,7 +103,7 @@ def _param(one: TensorRef, other: TensorRef, asked: Asked) -> ParamVerdict:
         excess = find_excess(left, right, tolerance_between(asked, left.dtype, right.dtype))
     except IncomparableError:
         return "differ" if one.shape != other.shape else "not known"
-    except TorchLensError:
+    except UnreadableError:
         return "not known"
     return "agree" if excess is None else "differ"
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchlens._replay.reasons import gives_raw_memory
 from torchlens._trace.views import Views
-from torchlens.errors import TorchLensError
+from torchlens.errors import UnreadableError
 
 RAW: Final = "the value is memory that nothing had written yet"
 """Of `torch.empty` and its kin: whatever was there, which is no difference between two runs."""
@@ -34,5 +34,5 @@ def _read(views: Views, op: int) -> Tensor | str:
     view = views.op(op)
     try:
         return view.out
-    except TorchLensError as error:
+    except UnreadableError as error:  # a damaged file is an error, not a reason
         return str(error).replace(f"the value of {view.label}", "the value")
