@@ -190,6 +190,16 @@ def test_integers_and_booleans_have_to_be_equal() -> None:
     assert diverged(run(0), run(1)).a.label == "add_1:1"
 
 
+def test_integers_that_float64_does_not_tell_apart() -> None:
+    def run(number: int) -> Any:
+        return tl.trace(lambda x: x + 1, torch.tensor([0, number]))
+
+    found = diverged(run(2**53), run(2**53 + 1))
+    assert found.a.label == "input_1:1"
+    assert found.excess is not None
+    assert (found.excess.count, found.excess.index) == (1, (1,))
+
+
 def test_other_shapes_at_one_place() -> None:
     a, b = (tl.trace(lambda x, n=n: x.repeat(n), torch.ones(2)) for n in (1, 2))
     found = diverged(a, b)
