@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -244,3 +245,105 @@ def test_names_in_a_file_are_never_imported(parts: Parts, tmp_path: Path) -> Non
 def test_no_pickle_is_written(parts: Parts) -> None:
     for octets in parts.values():
         assert b"\x80\x02" not in octets[:2] and b"cposix" not in octets and b"__reduce__" not in octets
+
+
+def with_cells(parts: Parts, table: str, **cells: list[Any]) -> Parts:
+    """The first cells of some columns replaced, in a table that is sealed again."""
+    found = pa.ipc.open_stream(pa.BufferReader(parts[table_name(table)])).read_all()
+    columns = found.to_pydict()
+    for name, given_cells in cells.items():
+        columns[name][: len(given_cells)] = given_cells
+    arrays = [pa.array(columns[field.name], field.type) for field in found.schema]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, found.schema) as writer:
+        writer.write_table(pa.Table.from_arrays(arrays, schema=found.schema))
+    parts[table_name(table)] = sink.getvalue().to_pybytes()
+    sealed(parts)
+    return parts
+
+
+def test_modules_that_hold_one_another(parts: Parts, tmp_path: Path) -> None:
+    """Twenty of them have more ways from one to the next than could ever be walked."""
+    record = json.loads(parts[RECORD])
+    structure, count = record["structure"], 20
+    among = [[[other, "m"] for other in range(1, count) if other != at] for at in range(1, count)]
+    structure.update(
+        module_places=[[[None, ""]], *among], module_types=["M"] * count, training=[True] * count
+    )
+    parts[RECORD] = json.dumps(record).encode()
+    sealed(parts)
+    with pytest.raises(DamagedFileError, match="held in too many ways"):
+        loaded_from(parts, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("form", ['{"named":["A",%s,[1,2]]}', '{"dataclass":["A","object",%s,[]]}'])
+def test_two_spellings_that_python_reads_as_one_name(form: str, parts: Parts, tmp_path: Path) -> None:
+    fields = ["\ufb01", "fi"] if "named" in form else [["\ufb01", 1], ["fi", 2]]
+    with_cells(parts, "rows", args=[f"[{form % json.dumps(fields)}]"])
+    with pytest.raises(DamagedFileError, match="is no name of a field"):
+        loaded_from(parts, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("line", [2**40, -1])
+def test_a_line_that_no_file_has(line: int, parts: Parts, tmp_path: Path) -> None:
+    with pytest.raises(DamagedFileError, match=r"a frame of .* stands at"):
+        loaded_from(with_cells(parts, "frames", line=[line]), tmp_path / "copy")
+
+
+@pytest.mark.parametrize("offset", [2**64 - 1, 2**63, 2**40])
+def test_a_member_that_begins_beyond_its_zip(offset: int, parts: Parts, tmp_path: Path) -> None:
+    path = tmp_path / "copy.tlens"
+    write_zip(parts, path)
+    octets = bytearray(path.read_bytes())
+    entry, end = octets.index(b"PK\1\2"), octets.rindex(b"PK\5\6")
+    extra = struct.pack("<HHQ", 1, 8, offset)
+    struct.pack_into("<H", octets, entry + 30, len(extra))
+    struct.pack_into("<I", octets, entry + 42, 2**32 - 1)
+    struct.pack_into("<I", octets, end + 12, struct.unpack_from("<I", octets, end + 12)[0] + len(extra))
+    name = entry + 46 + struct.unpack_from("<H", octets, entry + 28)[0]
+    octets[name:name] = extra
+    path.write_bytes(octets)
+    with pytest.raises(DamagedFileError, match=r"ends before its part .* begins"):
+        tl.load(path)
+
+
+class WritesTwice(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y[0] = 7.0
+        y[1] = 8.0
+        return y.sum()
+
+
+@pytest.fixture
+def writes(tmp_path: Path) -> Parts:
+    tl.save(tl.trace(WritesTwice(), floats(4)), tmp_path / "writes")
+    return parts_of(tmp_path / "writes")
+
+
+def regions_of(parts: Parts) -> tuple[dict[str, list[Any]], list[int]]:
+    tables = [
+        pa.ipc.open_stream(pa.BufferReader(parts[table_name(name)])).read_all().to_pydict()
+        for name in ("tensors", "writes")
+    ]
+    return tables[0], tables[1]["region"]
+
+
+def test_elements_of_a_place_that_is_not_there(writes: Parts, tmp_path: Path) -> None:
+    tensors, regions = regions_of(writes)
+    for at in regions:
+        tensors["row"][at] = 2
+    with pytest.raises(DamagedFileError, match="and not their place"):
+        loaded_from(with_cells(writes, "tensors", row=tensors["row"]), tmp_path / "copy")
+
+
+def test_a_place_that_is_expanded_without_end(writes: Parts, tmp_path: Path) -> None:
+    """Its elements are one, and are not walked through."""
+    tensors, regions = regions_of(writes)
+    for at in regions:
+        tensors["size"][at] = tensors["shape"][at] = [2**61]
+        tensors["stride"][at] = [0]
+    cells = {name: tensors[name] for name in ("size", "shape", "stride")}
+    trace = loaded_from(with_cells(writes, "tensors", **cells), tmp_path / "copy")
+    with pytest.raises(DamagedFileError, match="cannot be put together"):
+        _ = trace["mul_1"].out

@@ -55,7 +55,8 @@ class Region:
     def mask(self, flat: np.ndarray, unit: int) -> np.ndarray:
         """A view of `flat`, which has one item for each `unit` bytes of the storage, on this region."""
         ratio = self.itemsize // unit
-        size, stride = (*self.size, ratio), (*(s * ratio for s in self.stride), 1)
+        sizes = (n if s else min(n, 1) for n, s in zip(self.size, self.stride))  # expanded: one element
+        size, stride = (*sizes, ratio), (*(s * ratio for s in self.stride), 1)
         return as_strided(flat[self.offset * ratio :], size, stride)
 
 

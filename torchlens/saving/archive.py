@@ -233,6 +233,8 @@ def _place_of(member: zipfile.ZipInfo, file: IO[bytes], path: Path, length: int)
     stored = member.compress_type == zipfile.ZIP_STORED and member.file_size == member.compress_size
     if not stored or member.flag_bits & _ENCRYPTED:
         raise DamagedFileError(f"{path} has {member.filename} compressed or encrypted; tl.save does neither")
+    if not 0 <= member.header_offset <= length:
+        raise DamagedFileError(f"{path} ends before its part {member.filename} begins; copy it again")
     file.seek(member.header_offset)
     header = file.read(_LOCAL_HEADER)
     if len(header) < _LOCAL_HEADER or not header.startswith(_SIGNATURE):

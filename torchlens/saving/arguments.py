@@ -10,6 +10,7 @@ import base64
 import collections
 import keyword
 import math
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import make_dataclass
@@ -252,7 +253,8 @@ def is_field(name: object) -> bool:
     """Whether a file may name a field or a class so."""
     if not isinstance(name, str) or len(name) > _MOST_LETTERS or name.startswith("__"):
         return False
-    return name.isidentifier() and not keyword.iskeyword(name)
+    plain = unicodedata.normalize("NFKC", name)  # as Python reads it: two spellings may be one name
+    return plain == name and name.isidentifier() and not keyword.iskeyword(name)
 
 
 def _class_name(value: object) -> str:

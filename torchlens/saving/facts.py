@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final, Literal, cast, get_args
 
 from torch import Tensor
@@ -33,6 +34,8 @@ _REASONS: Final = cast("tuple[ReasonName, ...]", get_args(ReasonName))
 _MOST_ADDRESSES: Final = 10_000
 _MOST_LETTERS: Final = 10_000_000
 """Of one module's addresses."""
+_MOST_STEPS: Final = 1_000_000
+"""From module to holder, in all: modules that hold one another have exponentially many ways."""
 _Fused = Literal["keep", "expand"]
 
 
@@ -252,9 +255,12 @@ def _check_addresses(places: Sequence[Sequence[tuple[int | None, str]]]) -> None
     """
     _check_range([holder for held in places for holder, _ in held], len(places), "module")
     sizes: list[tuple[int, int] | None] = [None] * len(places)
+    steps = count(1)
 
     def size(module: int, within: frozenset[int]) -> tuple[int, int]:
         """How many addresses a module has, and letters in all of them; as `addresses_of` would spell them."""
+        if next(steps) > _MOST_STEPS:
+            raise ValueError(f"module {module} is held in too many ways")
         known = sizes[module]
         if known is not None:
             return known
@@ -264,7 +270,7 @@ def _check_addresses(places: Sequence[Sequence[tuple[int | None, str]]]) -> None
             ((1, 0) if holder is None else size(holder, within | {module}), len(name) + 1)
             for holder, name in places[module]
         ]
-        found = sum(count for (count, _), _ in held), sum(n + count * own for (count, n), own in held)
+        found = sum(many for (many, _), _ in held), sum(n + many * own for (many, n), own in held)
         if found[0] > _MOST_ADDRESSES or found[1] > _MOST_LETTERS:
             raise ValueError(f"module {module} has {found[0]} addresses")
         if found[0]:

@@ -301,6 +301,8 @@ class _Building:
             write.index = index
             if saved is not None:
                 held = tensors[saved]
+                if not isinstance(tensors[region], Tensor):
+                    raise ValueError(f"it has the elements that row {row} wrote over, and not their place")
                 if isinstance(held, Tensor):
                     write.saved = held
                 else:
@@ -318,8 +320,10 @@ def _function(item: object) -> object:
     return Unresolved(namespace, own) if found is None else found
 
 
-def _frame(*told: Any) -> Frame:
-    return Frame(*told)
+def _frame(file: str, function: str, *places: int | None) -> Frame:
+    if any(place is not None and not 0 <= place < 2**31 for place in places):
+        raise ValueError(f"a frame of {file[:60]!r} stands at {list(places)}")
+    return Frame(file, function, *places)
 
 
 def _layer(label: str, type: str, func_name: str, module: int) -> LayerEntry:  # noqa: A002 - the column

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
@@ -27,6 +27,10 @@ from torchlens.saving.functions import Unresolved
 
 if TYPE_CHECKING:
     from torch.autograd.graph import GradientEdge
+
+
+_UNFIT: Final = (RuntimeError, IndexError, TypeError, ValueError, MemoryError)
+"""What putting a value together raises where the parts of a file do not fit."""
 
 
 @dataclass(slots=True)
@@ -114,7 +118,7 @@ class SavedValues(ValueStore):
         self.check_there(recorded, what)
         try:
             return super().read(recorded, row, after=after, what=what)
-        except (RuntimeError, IndexError, TypeError, ValueError) as error:  # what was saved does not fit
+        except _UNFIT as error:
             raise DamagedFileError(f"the file is damaged: {what} cannot be put together: {error}") from error
 
     def check_there(self, recorded: Recorded, what: str) -> None:
