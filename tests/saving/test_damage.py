@@ -347,3 +347,19 @@ def test_a_place_that_is_expanded_without_end(writes: Parts, tmp_path: Path) -> 
     trace = loaded_from(with_cells(writes, "tensors", **cells), tmp_path / "copy")
     with pytest.raises(DamagedFileError, match="cannot be put together"):
         _ = trace["mul_1"].out
+
+
+def test_keys_that_were_made_to_collide(parts: Parts, tmp_path: Path) -> None:
+    record = json.loads(parts[RECORD])
+    record["output"] = {"dict": [[number * (2**61 - 1), None] for number in range(20_000)]}
+    parts[RECORD] = json.dumps(record).encode()
+    sealed(parts)
+    with pytest.raises(DamagedFileError, match="keys that were made to collide"):
+        loaded_from(parts, tmp_path)
+
+
+def test_a_save_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
+    for name in ("run.tlens", "run"):
+        (tmp_path / f"{name}.part").touch()
+        tl.save(tl.trace(nn.ReLU(), floats(2)), tmp_path / name)
+        assert tl.load(tmp_path / name).ops

@@ -78,7 +78,7 @@ Change = Callable[[dict[str, Any]], object]
         (lambda failure: failure["call"]["arguments"][0].update(made=[1, 1]), "it names output 1 of 1"),
         (lambda failure: failure["call"]["arguments"][2].update(made=[4, 2]), "it names output 2 of 2"),
         (lambda failure: failure["call"]["arguments"][0].update(made=[0]), "2 items are needed, 1 are there"),
-        (lambda failure: failure["call"]["arguments"][0].update(shape=[3, "4"]), "'4' is no count"),
+        (lambda failure: failure["call"]["arguments"][0].update(shape=[3, "4"]), "'4' is no integer"),
         (lambda failure: failure["call"].update(composites=[None]), "'None' is no text"),
     ],
 )

@@ -64,17 +64,17 @@ def measure(a: Tensor, b: Tensor) -> Difference:
     if is_same(left, right) and a.dtype == b.dtype:
         return _SAME
     unequal, sum_abs, sum_rel, max_abs, max_rel = 0, 0.0, 0.0, 0.0, 0.0
-    products = torch.zeros(3, dtype=torch.float64)
+    cosine = _Cosine()
     for piece in pieces(left, right):
         relative = _relative(piece)
         unequal += int(piece.unequal.sum())
         sum_abs, sum_rel = sum_abs + float(piece.apart.sum()), sum_rel + float(relative.sum())
         max_abs, max_rel = max(max_abs, float(piece.apart.max())), max(max_rel, float(relative.max()))
-        products += _products(piece).cpu()
+        cosine.add(piece)
     count = max(left.numel(), 1)
     if a.dtype == b.dtype and not unequal:
         return _SAME
-    return Difference(False, unequal, max_abs, sum_abs / count, max_rel, sum_rel / count, _cosine(products))
+    return Difference(False, unequal, max_abs, sum_abs / count, max_rel, sum_rel / count, cosine.value())
 
 
 def comparable(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,7 +94,7 @@ def pieces(a: Tensor, b: Tensor) -> Iterator[Piece]:
     for start in range(0, flat_a.numel(), _PIECE):
         ours, theirs = flat_a[start : start + _PIECE], flat_b[start : start + _PIECE]
         x, y = _widened(ours, wide), _widened(theirs, wide)
-        unequal = x != y if a.dtype != b.dtype else _unequal_bits(ours, theirs)
+        unequal = _unequal(ours, theirs, x, y)
         apart, size = (x - y).abs(), torch.maximum(x.abs(), y.abs())
         if not math.isfinite(apart.sum()):
             both_nan = x.isnan() & y.isnan()
@@ -144,6 +144,17 @@ def _widened(values: Tensor, wide: torch.dtype) -> Tensor:
 _BITS: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
+def _unequal(a: Tensor, b: Tensor, wide_a: Tensor, wide_b: Tensor) -> Tensor:
+    """Which elements differ: in any bit where the dtype is one, otherwise in the number they stand for."""
+    if a.dtype == b.dtype:
+        return _unequal_bits(a, b)
+    if any(
+        value.is_floating_point() or value.is_complex() or value.dtype is torch.uint64 for value in (a, b)
+    ):
+        return wide_a != wide_b
+    return a.to(torch.int64) != b.to(torch.int64)  # which float64 would not tell apart
+
+
 def _unequal_bits(a: Tensor, b: Tensor) -> Tensor:
     """Which elements of two flat tensors of one dtype differ in any bit."""
     if a.is_complex():
@@ -160,19 +171,35 @@ def _relative(piece: Piece) -> Tensor:
     return relative.masked_fill(piece.apart.isinf(), math.inf)
 
 
-def _products(piece: Piece) -> Tensor:
-    """<a, b>, <a, a> and <b, b>."""
-    pairs = ((piece.a, piece.b), (piece.a, piece.a), (piece.b, piece.b))
-    return torch.stack([torch.vdot(one, other).real for one, other in pairs])
+class _Cosine:
+    """Gathers the cosine of two values piece by piece, each relative to the largest magnitude so far.
 
+    Squares of what is very large or small would not fit into float64.
+    """
 
-def _cosine(products: Tensor) -> float | None:
-    both, a, b = (float(product) for product in products)
-    if a == b == 0:
-        return 1.0
-    if a == 0 or b == 0 or not all(map(math.isfinite, (both, a, b))):
-        return None
-    return max(-1.0, min(1.0, both / math.sqrt(a) / math.sqrt(b)))
+    def __init__(self) -> None:
+        self._largest = [0.0, 0.0]
+        self._both, self._a, self._b = 0.0, 0.0, 0.0
+
+    def add(self, piece: Piece) -> None:
+        """Take in some elements."""
+        old, new = self._largest, [0.0, 0.0]
+        for side, values in enumerate((piece.a, piece.b)):
+            new[side] = max(old[side], float(values.abs().max()))
+        shrunk = [before / after if after else 0.0 for before, after in zip(old, new)]
+        a, b = (values / (largest or 1.0) for values, largest in zip((piece.a, piece.b), new))
+        self._both = self._both * shrunk[0] * shrunk[1] + float(torch.vdot(a, b).real)
+        self._a = self._a * shrunk[0] ** 2 + float(torch.vdot(a, a).real)
+        self._b = self._b * shrunk[1] ** 2 + float(torch.vdot(b, b).real)
+        self._largest = new
+
+    def value(self) -> float | None:
+        """The cosine of all; None where it is not defined."""
+        if self._a == self._b == 0:
+            return 1.0
+        if self._a == 0 or self._b == 0 or not all(map(math.isfinite, (self._both, self._a, self._b))):
+            return None
+        return max(-1.0, min(1.0, self._both / math.sqrt(self._a) / math.sqrt(self._b)))
 
 
 _SAME: Final = Difference(True, 0, 0.0, 0.0, 0.0, 0.0, 1.0)

@@ -7,6 +7,7 @@ uncompressed member that lies within its zip, and its size is known before it is
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import zipfile
 from collections.abc import Callable, Generator, Iterable
@@ -47,17 +48,17 @@ def new_archive(path: Path) -> Generator[Put]:
 
     If the body or the disk fails, nothing is there. `PathTakenError` if anything is at the path.
     """
-    if os.path.lexists(path):
-        raise PathTakenError(
-            f"{path} exists already; nothing is overwritten: give a path that does not exist"
-        )
+    refuse_taken(path)
+    unfinished = path.with_name(
+        f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}"
+    )  # a killed one may be there
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == SUFFIX:
-            with _new_zip(path) as write:
+            with _new_zip(path, unfinished) as write:
                 yield write
         else:
-            with _new_directory(path) as write:
+            with _new_directory(path, unfinished) as write:
                 yield write
     except OSError as error:
         if isinstance(error, PathTakenError):
@@ -67,9 +68,16 @@ def new_archive(path: Path) -> Generator[Put]:
         ) from error
 
 
+def refuse_taken(path: Path) -> None:
+    """Raise `PathTakenError` if anything is at a path."""
+    if os.path.lexists(path):
+        raise PathTakenError(
+            f"{path} exists already; nothing is overwritten: give a path that does not exist"
+        )
+
+
 @contextmanager
-def _new_directory(path: Path) -> Generator[Put]:
-    unfinished = path.with_name(path.name + UNFINISHED)
+def _new_directory(path: Path, unfinished: Path) -> Generator[Put]:
     unfinished.mkdir()
 
     def put(name: str, content: Iterable[Octets]) -> None:
@@ -79,6 +87,7 @@ def _new_directory(path: Path) -> Generator[Put]:
 
     try:
         yield put
+        refuse_taken(path)
         os.rename(unfinished, path)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -87,8 +96,7 @@ def _new_directory(path: Path) -> Generator[Put]:
 
 
 @contextmanager
-def _new_zip(path: Path) -> Generator[Put]:
-    unfinished = path.with_name(path.name + UNFINISHED)
+def _new_zip(path: Path, unfinished: Path) -> Generator[Put]:
     with open(unfinished, "xb") as file:
         try:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -101,6 +109,7 @@ def _new_zip(path: Path) -> Generator[Put]:
                 yield put
             file.flush()
             os.fsync(file.fileno())
+            refuse_taken(path)
             os.rename(unfinished, path)
         except BaseException:
             os.unlink(unfinished)

@@ -24,6 +24,7 @@ from torchlens._files.sealed import Json, as_list, as_object
 from torchlens._records import Opaque
 from torchlens._values.ghost import RECORDED, Recorded
 from torchlens._values.plain import opaque
+from torchlens.saving.checks import as_integer, as_items, as_text
 
 Number: TypeAlias = Callable[[Recorded], int]
 """Gives a tensor its number in the file."""
@@ -48,6 +49,9 @@ _MEMORY_FORMATS: Final = {
 _TYPES: Final[dict[str, type[object]]] = {"bool": bool, "int": int, "float": float, "complex": complex}
 _MOST_DEPTH: Final = 100
 """Deeper than any arguments are recorded; a file that nests more is not ours."""
+_LARGE: Final = 2**61 - 1
+"""Numbers from here on may have one hash, and a dict of many of them takes for ever to build."""
+_MOST_LARGE: Final = 1000
 _MOST_LETTERS: Final = 200
 """Of the name of a field or class."""
 
@@ -139,7 +143,7 @@ def _decode(found: object, tensor_of: TensorOf, depth: int) -> Any:
         raise ValueError(f"{str(found)[:60]!r} is no argument")
     ((word, content),) = fields.items()
     if word == "t":
-        return tensor_of(_index(content))
+        return tensor_of(as_integer(content))
     reader = _READERS.get(word)
     if reader is None:
         raise ValueError(f"{word[:40]!r} is no kind of argument")
@@ -153,30 +157,32 @@ def _items(content: object, read: _Read) -> list[Any]:
 def _pairs(content: object, read: _Read) -> list[tuple[Any, Any]]:
     pairs: list[tuple[Any, Any]] = []
     for pair in as_list(content, "pairs"):
-        key, item = _of_length(pair, 2)
+        key, item = as_items(pair, 2)
         made = read(key)
         hash(made)
         pairs.append((made, read(item)))
+    if sum(isinstance(key, (int, float)) and abs(key) >= _LARGE for key, _ in pairs) > _MOST_LARGE:
+        raise ValueError("a dict has keys that were made to collide")
     return pairs
 
 
 def _slice(content: object, read: _Read) -> slice[Any, Any, Any]:
-    start, stop, step = map(read, _of_length(content, 3))
+    start, stop, step = map(read, as_items(content, 3))
     return slice(start, stop, step)
 
 
 def _opaque(content: object, read: _Read) -> Opaque:
-    type_name, text = map(_text, _of_length(content, 2))
+    type_name, text = map(as_text, as_items(content, 2))
     return Opaque(type_name, text)
 
 
 def _complex(content: object, read: _Read) -> complex:
-    real, imaginary = map(_text, _of_length(content, 2))
+    real, imaginary = map(as_text, as_items(content, 2))
     return complex(float(real), float(imaginary))
 
 
 def _named(content: object, read: _Read) -> Any:
-    name, fields, items = _of_length(content, 3)
+    name, fields, items = as_items(content, 3)
     values = _items(items, read)
     kind = _tuple_class(_identifier(name), tuple(map(_identifier, as_list(fields, "fields"))))
     make = cast("Callable[[Any, list[Any]], Any]", getattr(tuple, "__new__"))  # noqa: B009 - typed by hand
@@ -186,15 +192,15 @@ def _named(content: object, read: _Read) -> Any:
 
 
 def _dataclass(content: object, read: _Read) -> Any:
-    name, base, fields, items = _of_length(content, 4)
-    pairs = [_of_length(field, 2) for field in as_list(fields, "fields")]
+    name, base, fields, items = as_items(content, 4)
+    pairs = [as_items(field, 2) for field in as_list(fields, "fields")]
     held = {_identifier(key): read(item) for key, item in pairs}
-    if _text(base) not in _BASES:
-        raise ValueError(f"{_text(base)[:40]!r} is no base of a dataclass")
+    if as_text(base) not in _BASES:
+        raise ValueError(f"{as_text(base)[:40]!r} is no base of a dataclass")
     keys = [*map(_identifier, as_list(items, "items"))]
     if set(keys) - held.keys() or (keys and base == "object"):
-        raise ValueError(f"a {_text(name)[:60]} has items that are none of its fields")
-    value = object_of_fields(_text(name), _BASES[_text(base)], held)
+        raise ValueError(f"a {as_text(name)[:60]} has items that are none of its fields")
+    value = object_of_fields(as_text(name), _BASES[as_text(base)], held)
     for key in keys:
         value[key] = held[key]
     return value
@@ -217,15 +223,15 @@ _READERS: Final[dict[str, Callable[[object, _Read], Any]]] = {
     "ordered": lambda content, read: OrderedDict(_pairs(content, read)),
     "slice": _slice,
     "complex": _complex,
-    "float": lambda content, read: float(_one_of(content, {"nan": "nan", "inf": "inf", "-inf": "-inf"})),
-    "bytes": lambda content, read: base64.b64decode(_text(content), validate=True),
+    "float": lambda content, read: float(_word(content, {"nan": "nan", "inf": "inf", "-inf": "-inf"})),
+    "bytes": lambda content, read: base64.b64decode(as_text(content), validate=True),
     "ellipsis": lambda content, read: ...,
-    "dtype": lambda content, read: _one_of(content, DTYPES),
-    "device": lambda content, read: device_of(_text(content)),
-    "layout": lambda content, read: _one_of(content, LAYOUTS),
-    "memory_format": lambda content, read: _one_of(content, _MEMORY_FORMATS),
-    "size": lambda content, read: torch.Size([_index(size) for size in as_list(content, "sizes")]),
-    "type": lambda content, read: _one_of(content, _TYPES),
+    "dtype": lambda content, read: _word(content, DTYPES),
+    "device": lambda content, read: device_of(as_text(content)),
+    "layout": lambda content, read: _word(content, LAYOUTS),
+    "memory_format": lambda content, read: _word(content, _MEMORY_FORMATS),
+    "size": lambda content, read: torch.Size([as_integer(size) for size in as_list(content, "sizes")]),
+    "type": lambda content, read: _word(content, _TYPES),
     "named": _named,
     "dataclass": _dataclass,
     "opaque": _opaque,
@@ -263,7 +269,7 @@ def _class_name(value: object) -> str:
 
 
 def _identifier(found: object) -> str:
-    name = _text(found)
+    name = as_text(found)
     if not is_field(name):
         raise ValueError(f"{name[:60]!r} is no name of a field")
     return name
@@ -277,27 +283,9 @@ def device_of(text: str) -> torch.device:
         raise ValueError(f"{text[:40]!r} is no device") from error
 
 
-def _one_of(found: object, known: Mapping[str, Any]) -> Any:
-    name = _text(found)
+def _word(found: object, known: Mapping[str, Any]) -> Any:
+    """What a word stands for."""
+    name = as_text(found)
     if name not in known:
         raise ValueError(f"torch {torch.__version__} has no {name[:60]!r}")
     return known[name]
-
-
-def _text(found: object) -> str:
-    if type(found) is not str:
-        raise ValueError(f"{str(found)[:60]!r} is no text")
-    return found
-
-
-def _index(found: object) -> int:
-    if type(found) is not int:
-        raise ValueError(f"{str(found)[:60]!r} is no number")
-    return found
-
-
-def _of_length(found: object, length: int) -> tuple[object, ...]:
-    items = as_list(found, "items")
-    if len(items) != length:
-        raise ValueError(f"{length} items are needed, {len(items)} are there")
-    return items

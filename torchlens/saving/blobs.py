@@ -49,8 +49,8 @@ class _Shard:
         self.nbytes += -(-blob.nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def write_blobs(blobs: Sequence[Blob], put: Put) -> list[str]:
-    """Write the bytes of all blobs and note where they are; gives the names of the files."""
+def write_blobs(blobs: Sequence[Blob], put: Put) -> None:
+    """Write the bytes of all blobs and note where they are."""
     shards: list[_Shard] = []
     for number, blob in enumerate(blobs):
         if blob.source is None or not blob.nbytes:
@@ -60,7 +60,6 @@ def write_blobs(blobs: Sequence[Blob], put: Put) -> list[str]:
         shards[-1].add(number, blob)
     for shard in shards:
         put(shard_name(shard.number), _content_of(shard))
-    return [shard_name(shard.number) for shard in shards]
 
 
 def _content_of(shard: _Shard) -> Iterator[bytes | memoryview]:

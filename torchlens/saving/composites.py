@@ -14,6 +14,7 @@ from torch import Tensor
 from torchlens._files.sealed import Fields, Json
 from torchlens._values.geometry import is_wrapper
 from torchlens._values.ghost import Look
+from torchlens.saving.checks import as_integer
 
 PartNumber = Callable[[Tensor], int]
 PartOf = Callable[[int], Tensor]
@@ -73,8 +74,8 @@ def compose(description: object, look: Look, base: Tensor, part_of: PartOf) -> T
 
 
 def _composed_per_tensor(fields: Fields, look: Look, base: Tensor, part_of: PartOf) -> Tensor:
-    scale, zero_point = float(fields.text("scale")), cast("int", fields.any("zero_point"))
-    empty = torch._empty_affine_quantized([0], scale=scale, zero_point=int(zero_point), dtype=look.dtype)
+    scale, zero_point = float(fields.text("scale")), as_integer(fields.any("zero_point"))
+    empty = torch._empty_affine_quantized([0], scale=scale, zero_point=zero_point, dtype=look.dtype)
     return _on(base, empty, look)
 
 

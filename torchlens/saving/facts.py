@@ -28,6 +28,15 @@ from torchlens._records import (
 from torchlens._structure import BufferEntry, Place, Structure
 from torchlens._values.ghost import Recorded
 from torchlens.saving.arguments import Number, TensorOf, decode, encode
+from torchlens.saving.checks import (
+    as_integer_or_none,
+    as_items,
+    as_number,
+    as_one_of,
+    as_rows,
+    as_text,
+    check_below,
+)
 
 _STATUSES: Final = cast("tuple[Status, ...]", get_args(Status))
 _REASONS: Final = cast("tuple[ReasonName, ...]", get_args(ReasonName))
@@ -107,12 +116,12 @@ class FactReader:
         ]
         _check_addresses(places)
         training = found.items("training")
-        types = tuple(map(_text, found.items("module_types")))
+        types = tuple(map(as_text, found.items("module_types")))
         if not len(places) == len(training) == len(types) or not all(places):
             raise ValueError(f"it has {len(places)} modules of {len(types)} types")
         held_params = [self._param(item, len(places)) for item in found.items("params")]
-        replaced = [_several(item, 2) for item in found.items("replacements")]
-        _check_range([param for _, param in replaced], len(held_params), "parameter")
+        replaced = [as_items(item, 2) for item in found.items("replacements")]
+        check_below([param for _, param in replaced], len(held_params), "parameter")
         return Structure(
             module_places=places,
             module_types=types,
@@ -123,7 +132,7 @@ class FactReader:
         )
 
     def _param(self, item: object, num_modules: int) -> tuple[Recorded, list[Place], None]:
-        number, places, is_trainable = _several(item, 3)
+        number, places, is_trainable = as_items(item, 3)
         tensor = self._tensor(number)
         if not isinstance(tensor, Tensor):
             raise ValueError("it has a parameter that is no tensor")
@@ -147,7 +156,7 @@ class FactReader:
         """What state of torch the calls ran under."""
         made: list[Context] = []
         for item in map(Fields, self._fields.items("contexts")):
-            autocast = {name: _text(dtype) for name, dtype in as_object(item.any("autocast")).items()}
+            autocast = {name: as_text(dtype) for name, dtype in as_object(item.any("autocast")).items()}
             grad, inference = item.flag("grad_enabled"), item.flag("inference_mode")
             made.append(
                 Context(grad, inference, autocast, item.text("default_dtype"), item.text("default_device"))
@@ -157,25 +166,27 @@ class FactReader:
     def generators(self) -> dict[int, list[tuple[str, Any]]]:
         """States of random generators by row."""
         return {
-            _count(row): [(_text(device), self._tensor(state)) for device, state in _lists(states, 2)]
-            for row, states in _lists(self._fields.any("generators"), 2)
+            as_number(row): [(as_text(device), self._tensor(state)) for device, state in as_rows(states, 2)]
+            for row, states in as_rows(self._fields.any("generators"), 2)
         }
 
     def reads(self) -> list[tuple[int, str, Any]]:
         """Values that left for Python."""
-        found = _lists(self._fields.any("reads"), 3)
-        return [(_count(before), _text(name), self._tensor(tensor)) for before, name, tensor in found]
+        found = as_rows(self._fields.any("reads"), 3)
+        return [(as_number(before), as_text(name), self._tensor(tensor)) for before, name, tensor in found]
 
     def aliases(self) -> list[tuple[int, Any, Any]]:
         """Objects that torch made for known storages."""
-        found = _lists(self._fields.any("aliases"), 3)
-        return [(_count(before), self._tensor(one), self._tensor(other)) for before, one, other in found]
+        found = as_rows(self._fields.any("aliases"), 3)
+        return [(as_number(before), self._tensor(one), self._tensor(other)) for before, one, other in found]
 
     def host_edges(self) -> dict[int, list[tuple[Any, int]]]:
         """Data that came through the host, by row."""
         return {
-            _count(row): [(self._tensor(tensor), _count(before)) for tensor, before in _lists(edges, 2)]
-            for row, edges in _lists(self._fields.any("host_edges"), 2)
+            as_number(row): [
+                (self._tensor(tensor), as_number(before)) for tensor, before in as_rows(edges, 2)
+            ]
+            for row, edges in as_rows(self._fields.any("host_edges"), 2)
         }
 
     def output(self) -> Any:
@@ -184,7 +195,7 @@ class FactReader:
 
     def status(self) -> Status:
         """How the run ended."""
-        return _one_of(self._fields.any("status"), _STATUSES)
+        return as_one_of(self._fields.any("status"), _STATUSES)
 
     def failure(self) -> Failure | None:
         """The exception that ended it."""
@@ -193,43 +204,47 @@ class FactReader:
 
     def notes(self) -> list[str]:
         """What was not as usual."""
-        return [_text(note) for note in self._fields.items("notes")]
+        return [as_text(note) for note in self._fields.items("notes")]
 
     def reasons(self) -> list[Reason]:
         """Why the trace cannot vouch for its graph."""
         checks: Mapping[str, Callable[[object], Any]] = {
-            "name": lambda name: _one_of(name, _REASONS),
-            "text": _text,
-            "count": _count,
-            "rows": lambda rows: [_count(row) for row in as_list(rows, "rows")],
+            "name": lambda name: as_one_of(name, _REASONS),
+            "text": as_text,
+            "count": as_number,
+            "rows": lambda rows: [as_number(row) for row in as_list(rows, "rows")],
         }
         return [_made(Reason, item, checks) for item in self._fields.items("reasons")]
 
     def options(self) -> RunOptions:
         """Options and versions of the run."""
         checks: Mapping[str, Callable[[object], Any]] = {
-            "seed": _maybe_integer,
-            "max_copied": _maybe_integer,
-            "torch_version": _text,
-            "python_version": _text,
-            "fused": lambda fused: _one_of(fused, cast("tuple[_Fused, ...]", get_args(_Fused))),
-            "save": lambda save: None if save is None else _text(save),
-            "grouping_policy": lambda policy: {k: _text(v) for k, v in as_object(policy).items()},
+            "seed": as_integer_or_none,
+            "max_copied": as_integer_or_none,
+            "torch_version": as_text,
+            "python_version": as_text,
+            "fused": lambda fused: as_one_of(fused, cast("tuple[_Fused, ...]", get_args(_Fused))),
+            "save": lambda save: None if save is None else as_text(save),
+            "grouping_policy": lambda policy: {k: as_text(v) for k, v in as_object(policy).items()},
         }
         return _made(RunOptions, self._fields.any("options"), checks)
 
     def halted_at(self) -> Reached | None:
         """Where `stop_after` ended the run."""
         found = self._fields.any("halted_at")
-        checks = {"row": _maybe_integer, "slot": _count, "call": _maybe_integer}
+        checks = {"row": as_integer_or_none, "slot": as_number, "call": as_integer_or_none}
         return None if found is None else _made(Reached, found, checks)
 
     def census(self) -> Census | None:
         """What the witness counted."""
         found = self._fields.any("census")
-        entry: Mapping[str, Callable[[object], Any]] = {"operator": _text, "count": _count, "line": _text}
+        entry: Mapping[str, Callable[[object], Any]] = {
+            "operator": as_text,
+            "count": as_number,
+            "line": as_text,
+        }
         checks: Mapping[str, Callable[[object], Any]] = {
-            "counts": lambda counts: {name: _count(count) for name, count in as_object(counts).items()},
+            "counts": lambda counts: {name: as_number(count) for name, count in as_object(counts).items()},
             "leftovers": lambda items: [
                 _made(CensusEntry, item, entry) for item in as_list(items, "leftovers")
             ],
@@ -237,7 +252,7 @@ class FactReader:
         return None if found is None else _made(Census, found, checks)
 
     def _tensor(self, found: object) -> Recorded:
-        return self._tensor_of(_count(found))
+        return self._tensor_of(as_number(found))
 
 
 def _made(kind: Any, found: object, checks: Mapping[str, Callable[[object], Any]]) -> Any:
@@ -253,7 +268,9 @@ def _check_addresses(places: Sequence[Sequence[tuple[int | None, str]]]) -> None
 
     Modules that are held twice, in modules that are held twice, have exponentially many.
     """
-    _check_range([holder for held in places for holder, _ in held], len(places), "module")
+    check_below(
+        [holder for held in places for holder, _ in held if holder is not None], len(places), "module"
+    )
     sizes: list[tuple[int, int] | None] = [None] * len(places)
     steps = count(1)
 
@@ -282,58 +299,17 @@ def _check_addresses(places: Sequence[Sequence[tuple[int | None, str]]]) -> None
             raise ValueError(f"module {module} has no address")
 
 
-def _several(found: object, length: int) -> tuple[object, ...]:
-    items = as_list(found, "items")
-    if len(items) != length:
-        raise ValueError(f"{length} items are needed, {len(items)} are there")
-    return items
-
-
-def _lists(found: object, length: int) -> list[tuple[object, ...]]:
-    return [_several(item, length) for item in as_list(found, "lists")]
-
-
 def _holder(found: object) -> tuple[int | None, str]:
-    holder, name = _several(found, 2)
-    return None if holder is None else _count(holder), _text(name)
+    holder, name = as_items(found, 2)
+    return None if holder is None else as_number(holder), as_text(name)
 
 
 def _places(found: object, num_modules: int) -> list[Place]:
-    places = [(_count(module), _text(name)) for module, name in _lists(found, 2)]
-    _check_range([module for module, _ in places], num_modules, "module")
+    places = [(as_number(module), as_text(name)) for module, name in as_rows(found, 2)]
+    check_below([module for module, _ in places], num_modules, "module")
     if not places:
         raise ValueError("it has something that no module holds")
     return places
-
-
-def _check_range(numbers: Sequence[object], limit: int, what: str) -> None:
-    wrong = [n for n in numbers if n is not None and not (type(n) is int and 0 <= n < limit)]
-    if wrong:
-        raise ValueError(f"it names {what} {str(wrong[0])[:40]} of {limit}")
-
-
-def _text(found: object) -> str:
-    if type(found) is not str:
-        raise ValueError(f"{str(found)[:60]!r} is no text")
-    return found
-
-
-def _count(found: object) -> int:
-    if type(found) is not int or not 0 <= found < 2**63:
-        raise ValueError(f"{str(found)[:60]!r} is no count")
-    return found
-
-
-def _maybe_integer(found: object) -> int | None:
-    if found is not None and type(found) is not int:
-        raise ValueError(f"{str(found)[:60]!r} is no integer")
-    return found
-
-
-def _one_of(found: object, known: Sequence[Any]) -> Any:
-    if found not in known:
-        raise ValueError(f"{str(found)[:60]!r} is none of {', '.join(known)}")
-    return found
 
 
 def _truth(found: object) -> bool:
@@ -351,33 +327,33 @@ def _each(kind: Any, checks: Mapping[str, Callable[[object], Any]]) -> Callable[
     return lambda found: tuple(_made(kind, item, checks) for item in as_list(found, "items"))
 
 
-_SOURCE_LINE: Final = {"file": _text, "line": _count, "function": _text, "text": _text}
+_SOURCE_LINE: Final = {"file": as_text, "line": as_number, "function": as_text, "text": as_text}
 _ARGUMENT: Final[Mapping[str, Callable[[object], Any]]] = {
-    "position": _text,
-    "text": _text,
-    "dtype": _or_none(_text),
+    "position": as_text,
+    "text": as_text,
+    "dtype": _or_none(as_text),
     "shape": _or_none(lambda shape: tuple(map(_size, as_list(shape, "sizes")))),
-    "device": _or_none(_text),
-    "made": _or_none(lambda made: tuple(map(_count, _several(made, 2)))),
-    "param": _or_none(_text),
+    "device": _or_none(as_text),
+    "made": _or_none(lambda made: tuple(map(as_number, as_items(made, 2)))),
+    "param": _or_none(as_text),
 }
 _CALL: Final[Mapping[str, Callable[[object], Any]]] = {
-    "func_name": _text,
-    "composites": lambda names: tuple(map(_text, as_list(names, "names"))),
+    "func_name": as_text,
+    "composites": lambda names: tuple(map(as_text, as_list(names, "names"))),
     "arguments": _each(FailedArgument, _ARGUMENT),
-    "more_arguments": _count,
-    "raised": _or_none(_text),
+    "more_arguments": as_number,
+    "raised": _or_none(as_text),
 }
 _FAILURE: Final[Mapping[str, Callable[[object], Any]]] = {
-    "type_name": _text,
-    "message": _text,
-    "traceback": _text,
+    "type_name": as_text,
+    "message": as_text,
+    "traceback": as_text,
     "lines": _each(SourceLine, _SOURCE_LINE),
-    "module_call": _count,
+    "module_call": as_number,
     "in_hook": _truth,
     "call": _or_none(lambda call: _made(FailedCall, call, _CALL)),
 }
 
 
 def _size(found: object) -> int:
-    return -1 if found == -1 else _count(found)
+    return -1 if found == -1 else as_number(found)

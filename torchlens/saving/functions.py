@@ -113,7 +113,12 @@ def _listed() -> Mapping[FunctionName, Callable[..., Any]]:
 
 def _callables(space: Mapping[str, Any], kinds: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
     """What a namespace holds of some kinds, without what is never named."""
-    return ((name, held) for name, held in list(space.items()) if type(held) in kinds and name not in _NEVER)
+    return ((name, held) for name, held in list(space.items()) if type(held) in kinds and _may_be_named(name))
+
+
+def _may_be_named(name: str) -> bool:
+    """Whether a function of this name only computes, and checks what it is given."""
+    return name not in _NEVER and "unsafe" not in name and not name.startswith("_nested_view")
 
 
 def _overridable() -> set[int]:
@@ -157,7 +162,7 @@ def _operator(name: FunctionName) -> Callable[..., Any] | None:
     """An operator or one of its overloads, of the libraries that torch itself brings."""
     namespace = _OPERATORS.get(name[0].removeprefix("torch.ops."))
     operator, _, overload = name[1].partition(".")
-    if namespace is None or not name[0].startswith("torch.ops.") or operator in _NEVER:
+    if namespace is None or not name[0].startswith("torch.ops.") or not _may_be_named(operator):
         return None
     if not operator.isidentifier() or operator.startswith("__"):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -18,7 +18,7 @@ from torchlens.saving.arguments import encode
 from torchlens.saving.functions import FunctionName, Unresolved, name_of
 from torchlens.saving.tensors import Tensors
 
-ColumnValues: TypeAlias = dict[str, Sequence[Any]]
+ColumnValues: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 @dataclass(slots=True)

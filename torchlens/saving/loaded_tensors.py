@@ -24,6 +24,8 @@ from torchlens.saving.composites import compose
 
 _MOST_DIMENSIONS = 64
 _MOST_ELEMENTS = 2**62
+_MOST_WINDOWS = 1024
+"""How often an element of a storage may stand in a tensor, on average, except where a stride is 0."""
 
 
 @dataclass(slots=True)
@@ -170,6 +172,8 @@ class LoadedTensors:
             region = Region(row["offset"] - low // itemsize, size, stride, itemsize)
             if len(size) > _MOST_DIMENSIONS or prod(n for n in size if n) >= _MOST_ELEMENTS:
                 raise ValueError(f"a tensor has {len(size)} dimensions, or too many elements to count")
+            if _repeats_too_often(region):
+                raise ValueError("a tensor shows the same elements of its storage again and again")
             if region.span[1] >= _MOST_ELEMENTS:
                 raise ValueError("a tensor ends where no storage does")
             found = self._looks[key] = Look(
@@ -216,6 +220,13 @@ class LoadedTensors:
                 made = first.as_strided(region.size, region.stride, region.offset).detach()
         made = made.conj() if row["is_conj"] else made
         return made._neg_view() if row["is_neg"] else made
+
+
+def _repeats_too_often(region: Region) -> bool:
+    """Whether windows overlap more than any computation makes them: walking them would take for ever."""
+    moving = [(size, step) for size, step in zip(region.size, region.stride) if size > 1 and step]
+    covered = 1 + sum((size - 1) * step for size, step in moving)
+    return prod(size for size, _ in moving) > _MOST_WINDOWS * covered + 2**16
 
 
 def _is_whole(look: Look) -> bool:

@@ -28,6 +28,7 @@ from torchlens.flops.cost import Cost
 from torchlens.saving.archive import Archive, open_archive
 from torchlens.saving.arguments import decode
 from torchlens.saving.blobs import Kept, MappedBlobs, check_places
+from torchlens.saving.checks import check_below
 from torchlens.saving.facts import FactReader
 from torchlens.saving.functions import Unresolved, resolve
 from torchlens.saving.layout import (
@@ -151,10 +152,10 @@ class _Building:
         count = len(table["kind"])
         calls = len(self._tables["module_calls"]["module"])
         functions = [_function(item) for item in self._fields.items("functions")]
-        _check(table["function"], len(functions), "function")
-        _check(table["call"], calls, "module call")
-        _check(table["site"], len(self._tables["sites"]["frames"]), "site")
-        _check(table["context"], len(self._fields.items("contexts")), "context")
+        check_below(table["function"], len(functions), "function")
+        check_below(table["call"], calls, "module call")
+        check_below(table["site"], len(self._tables["sites"]["frames"]), "site")
+        check_below(table["context"], len(self._fields.items("contexts")), "context")
         if not _KINDS.issuperset(table["kind"]) or not _SIDES.issuperset(table["side"]):
             raise ValueError("it has rows of an unknown kind")
         outs = [
@@ -185,10 +186,10 @@ class _Building:
         reasons = facts.reasons()
         buffer_rows = (entry.rows for _, entry in structure.held_buffers)
         marked = chain(inputs, outputs, *(reason.rows for reason in reasons), *buffer_rows)
-        _check(marked, len(rows), "row")
+        check_below(marked, len(rows), "row")
         calls = self._module_calls(len(structure.module_places), len(rows))
         roots = list(fields.counts("root_calls"))
-        _check(roots, len(calls), "module call")
+        check_below(roots, len(calls), "module call")
         return Record(
             rows=rows,
             places=[None],
@@ -215,9 +216,9 @@ class _Building:
 
     def _module_calls(self, num_modules: int, num_rows: int) -> list[ModuleCallEntry]:
         table = self._tables["module_calls"]
-        _check(table["module"], num_modules, "module")
-        _check(table["start"], num_rows + 1, "row")
-        _check((end for end in table["end"] if end is not None), num_rows + 1, "row")
+        check_below(table["module"], num_modules, "module")
+        check_below(table["start"], num_rows + 1, "row")
+        check_below((end for end in table["end"] if end is not None), num_rows + 1, "row")
         parents = table["parent"]
         if not parents or parents[0] > 0 or any(not 0 <= parents[at] < at for at in range(1, len(parents))):
             raise ValueError("it has a module call inside a later one")
@@ -231,7 +232,7 @@ class _Building:
         rows, sites = self._tables["rows"], self._tables["sites"]
         tensors = self._tensors
         frames = [_frame(*each) for each in zip(*self._tables["frames"].values())]
-        _check(chain.from_iterable(sites["frames"]), len(frames), "frame")
+        check_below(chain.from_iterable(sites["frames"]), len(frames), "frame")
         return Told(
             layering=self._layering(len(record.structure.module_places), len(numbers.rows)),
             lineage=self._lineage(len(record.structure.held_params)),
@@ -257,8 +258,8 @@ class _Building:
         layer_of: list[int] = self._tables["ops"]["layer"]
         if len(layer_of) != num_ops:
             raise ValueError(f"it says the layers of {len(layer_of)} ops, and has {num_ops}")
-        _check(layer_of, len(table["label"]), "layer")
-        _check(table["module"], num_modules, "module")
+        check_below(layer_of, len(table["label"]), "layer")
+        check_below(table["module"], num_modules, "module")
         layers = [_layer(*each) for each in zip(*table.values())]
         pass_of: list[int] = []
         for op, layer in enumerate(layer_of):
@@ -274,7 +275,7 @@ class _Building:
         if any(not 0 <= parent < op for op, edges in enumerate(parents) for _, parent in edges):
             raise ValueError("it has an op that was computed from a later one")
         params = [_paired(at, found) for at, found in zip(rows["positions"], rows["params"])]
-        _check((param for used in params for _, param in used), num_params, "parameter")
+        check_below((param for used in params for _, param in used), num_params, "parameter")
         return Lineage(parents, params)
 
     def _ledger(self, numbers: OpNumbers) -> Ledger:
@@ -293,7 +294,7 @@ class _Building:
 
     def _writes(self, num_rows: int) -> Iterable[tuple[int, Write]]:
         table, tensors = self._tables["writes"], self._tensors
-        _check(table["row"], num_rows + 1, "row")
+        check_below(table["row"], num_rows + 1, "row")
         indices = self._values(table["index"])
         columns = {**table, "index": indices}
         for storage, row, slot, tensor, region, index, saved, lost in zip(*columns.values()):
@@ -333,7 +334,7 @@ def _layer(label: str, type: str, func_name: str, module: int) -> LayerEntry:  #
 def _reached(found: Reached | None, rows: Rows, calls: Sequence[object]) -> Reached | None:
     """Where a run was halted, if the record has such a place."""
     if found is not None and found.call is not None:
-        _check([found.call], len(calls), "module call")
+        check_below([found.call], len(calls), "module call")
     elif found is not None:
         _check_output(rows, found.row, found.slot)
     return found
@@ -342,7 +343,7 @@ def _reached(found: Reached | None, rows: Rows, calls: Sequence[object]) -> Reac
 def _failed(found: Failure | None, rows: Rows, calls: Sequence[object]) -> Failure | None:
     """What ended a run, if the record has what it names."""
     if found is not None:
-        _check([found.module_call], len(calls), "module call")
+        check_below([found.module_call], len(calls), "module call")
         for argument in () if found.call is None else found.call.arguments:
             if argument.made is not None:
                 _check_output(rows, *argument.made)
@@ -350,16 +351,9 @@ def _failed(found: Failure | None, rows: Rows, calls: Sequence[object]) -> Failu
 
 
 def _check_output(rows: Rows, row: int, slot: int) -> None:
-    _check([row], len(rows), "row")
+    check_below([row], len(rows), "row")
     out = rows.out[row]
-    _check([slot], len(cast("tuple[Any, ...]", out)) if type(out) is tuple else 1, "output")
-
-
-def _check(numbers: Iterable[int], limit: int, what: str) -> None:
-    """Raise unless all numbers are below the limit."""
-    wrong = next((number for number in numbers if not 0 <= number < limit), None)
-    if wrong is not None:
-        raise ValueError(f"it names {what} {wrong} of {limit}")
+    check_below([slot], len(cast("tuple[Any, ...]", out)) if type(out) is tuple else 1, "output")
 
 
 def _only(numbers: Sequence[int]) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -17,7 +16,7 @@ from torchlens._files.sealed import Json, seal
 from torchlens._trace.reader import TraceReader
 from torchlens._version import __version__
 from torchlens.errors import OptionError
-from torchlens.saving.archive import Put, new_archive
+from torchlens.saving.archive import Put, new_archive, refuse_taken
 from torchlens.saving.blobs import write_blobs
 from torchlens.saving.facts import facts_of
 from torchlens.saving.gathering import Functions, gather, metadata_of
@@ -27,42 +26,50 @@ from torchlens.saving.tensors import Tensors, columns_of
 
 def write_trace(reader: TraceReader, path: Path, *, params: bool) -> None:
     """Write a trace to a new file or directory; nothing is left of it if that fails."""
-    with new_archive(path) as put:
-        _write(reader, put, params=params)
-
-
-def _write(reader: TraceReader, put: Put, *, params: bool) -> None:
+    refuse_taken(path)
     tensors, functions = Tensors(reader, params=params), Functions()
     found = gather(reader, tensors, functions)
     record = {**facts_of(reader.record, tensors.number), "functions": functions.listed}
     record["copied_bytes"] = reader.values.copied_bytes
     record["metadata"] = metadata_of(reader, tensors)
-    blobs = tensors.blobs()
-    parts: dict[str, Json] = {}
-
-    def put_noted(name: str, content: Iterable[Octets]) -> None:
-        sizes: list[int] = []
-        put(name, (octets for octets in content if sizes.append(len(octets)) is None))
-        parts[name] = {"bytes": sum(sizes)}
-
-    write_blobs(blobs, put_noted)
-    last = {"tensors": tensors.columns(), "storages": columns_of(blobs)}
-    for table, columns in TABLES.items():
-        values: Mapping[str, Sequence[Any]] = last[table] if table in last else found[table]
-        octets = _arrow.to_octets(_arrow.build(columns, values, {}))
-        put(table_name(table), [octets])
-        rows = len(values[columns[0].name])
-        parts[table_name(table)] = {"bytes": len(octets), "sha256": _hash(octets), "rows": rows}
-    text = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
-    put(RECORD, [text])
-    parts[RECORD] = {"bytes": len(text), "sha256": _hash(text)}
-    versions = {"torchlens": __version__, "torch": torch.__version__}
-    manifest = {"format": FORMAT, "version": VERSION, "written_by": versions, "parts": parts}
-    put(MANIFEST, [seal(manifest, indent=1)])
+    found["tensors"], blobs = tensors.columns(), tensors.blobs()
+    with new_archive(path) as put:
+        parts = _Parts(put)
+        write_blobs(blobs, parts.put_values)
+        found["storages"] = columns_of(blobs)
+        for table, columns in TABLES.items():
+            octets = _arrow.to_octets(_arrow.build(columns, found[table], {}))
+            parts.put_hashed(table_name(table), octets, rows=len(found[table][columns[0].name]))
+        parts.put_hashed(RECORD, json.dumps(record, separators=(",", ":"), allow_nan=False).encode())
+        versions = {"torchlens": __version__, "torch": torch.__version__}
+        manifest = {"format": FORMAT, "version": VERSION, "written_by": versions, "parts": parts.noted}
+        put(MANIFEST, [seal(manifest, indent=1)])
 
 
-def _hash(octets: bytes) -> str:
-    return hashlib.sha256(octets).hexdigest()
+class _Parts:
+    """Writes parts and notes for the manifest what they are."""
+
+    def __init__(self, put: Put) -> None:
+        self.noted: dict[str, Json] = {}
+        self._put = put
+
+    def put_values(self, name: str, content: Iterable[Octets]) -> None:
+        """A file of storages, each of which has a hash in the table of storages."""
+        size = 0
+
+        def counted() -> Iterator[Octets]:
+            nonlocal size
+            for octets in content:
+                size += len(octets)
+                yield octets
+
+        self._put(name, counted())
+        self.noted[name] = {"bytes": size}
+
+    def put_hashed(self, name: str, octets: bytes, **counts: int) -> None:
+        """A part that is read whole."""
+        self._put(name, [octets])
+        self.noted[name] = {"bytes": len(octets), "sha256": hashlib.sha256(octets).hexdigest(), **counts}
 
 
 def path_of(path: object) -> Path:
