@@ -112,6 +112,9 @@ class Bits:
             return False
         if one.is_meta or two.is_meta:
             return one.is_meta and two.is_meta
+        if not all(one.stride()):  # an expanded one may be larger than any memory
+            shown = tuple(slice(None) if step else slice(0, 1) for step in one.stride())
+            one, two = one[shown], two[shown]
         flat = [
             t.resolve_conj().resolve_neg().cpu().clone(memory_format=torch.contiguous_format)
             for t in (one, two)

@@ -58,7 +58,10 @@ def plain(failure: Failure) -> dict[str, Any]:
 
 
 def read(found: dict[str, Any], trace: tl.Trace) -> Failure | None:
-    reader = FactReader(Fields({"failure": found}), lambda number: pytest.fail("no tensor is named"))
+    def none(number: int) -> Any:
+        pytest.fail("no tensor is named")
+
+    reader = FactReader(Fields({"failure": found}), none, none)
     return _failed(reader.failure(), trace._record.rows, trace._record.module_calls)
 
 

@@ -9,7 +9,8 @@ from torchlens._api.trace import Trace
 from torchlens._trace.reader import TraceReader
 from torchlens.errors import InputError
 from torchlens.saving.reading import read_trace
-from torchlens.saving.writing import path_of, write_trace
+from torchlens.saving.writing import write_trace
+from torchlens.storage.disk import path_of
 
 
 def save(trace: Trace, path: str | os.PathLike[str], *, params: bool = False) -> None:

@@ -19,7 +19,7 @@ from torchlens._values.ledger import Ledger, Write
 from torchlens._values.lineage import geometry_at
 from torchlens._values.rebuilding import rebuilt, to_undo
 from torchlens._values.versions import gradient_edge_of, version_of
-from torchlens.errors import NotSavedError, OverwrittenError
+from torchlens.errors import MissingValueError, NotSavedError, OverwrittenError
 
 _GET_DATA: Final = vars(torch._C.TensorBase)["data"].__get__
 
@@ -179,8 +179,15 @@ class ValueStore:
                 "of the value before its storage is freed"
             )
 
+    def why_missing(self, recorded: Recorded) -> str | None:
+        """The reason for which a tensor has no elements; None: live tensors have them."""
+        return None
+
     def check_there(self, recorded: Recorded, what: str) -> None:
-        """Raise if there are no elements to read: of live tensors, there always are."""
+        """Raise if a tensor has no elements to read."""
+        reason = self.why_missing(recorded)
+        if reason is not None:
+            raise MissingValueError(f"the value of {what} is not in the file: {reason}")
 
     def check_bytes(self, tensor: Tensor, what: str) -> None:
         """Raise if the elements that the tensor shows are not the recorded ones: of live ones, never."""

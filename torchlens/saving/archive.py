@@ -54,7 +54,7 @@ def new_archive(path: Path) -> Generator[Put]:
     )  # a killed one may be there
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == SUFFIX:
+        if path.name.endswith(SUFFIX):
             with _new_zip(path, unfinished) as write:
                 yield write
         else:
@@ -206,9 +206,9 @@ class ZipFile:
             try:
                 members = zipfile.ZipFile(file).infolist()
             except (zipfile.BadZipFile, ValueError, NotImplementedError, UnicodeDecodeError) as error:
-                raise FileFormatError(
-                    f"{path} is no saved trace, or was cut off: {error}; give the path that tl.save wrote"
-                ) from error
+                begins = file.seek(0) or file.read(len(_SIGNATURE))
+                found = "was cut off or changed" if begins == _SIGNATURE else "is no saved trace"
+                raise FileFormatError(f"{path} {found}; give the path that tl.save wrote") from error
             length = file.seek(0, os.SEEK_END)
             for member in members:
                 if not _is_part(member.filename) or member.filename in self._places:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import collections
+import dataclasses
 import keyword
 import math
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import make_dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
@@ -59,8 +61,10 @@ _MOST_LETTERS: Final = 200
 def encode(value: Any, number: Number) -> Json:
     """A recorded value as JSON."""
     kind = cast("type[Any]", type(value))
-    if kind is str or kind is int or kind is bool or value is None:
+    if kind is str or kind is bool or value is None:
         return value
+    if kind is int:
+        return value if -_LARGE < value < _LARGE else {"int": hex(value)}
     if issubclass(kind, RECORDED):
         return {"t": number(value)}
     if kind is float:
@@ -82,17 +86,17 @@ def _encode_named(value: Any, number: Number) -> Json:
     """A named tuple; a plain one where its names could not be read again."""
     items = [encode(item, number) for item in value]
     fields: list[str] = list(value._fields)
-    fit = len(fields) == len(items) and all(map(is_field, fields))
+    fit = len(fields) == len(items) and all(is_field(field) and field[0] != "_" for field in fields)
     return {"named": [_class_name(value), fields, items]} if fit else items
 
 
 def _encode_dataclass(value: Any, number: Number) -> Json:
     """Its fields, and which of them are items too, as in a dict of its fields."""
-    held: dict[str, Any] = {
-        str(name): object.__getattribute__(value, name)
-        for name in value.__dataclass_fields__
-        if name in vars(value) and is_field(name)
-    }
+    held: dict[str, Any] = {}
+    for at, field in enumerate(dataclasses.fields(value)):
+        with suppress(AttributeError):  # it was deleted, or never set
+            name = field.name if is_field(field.name) else f"field_{at}"
+            held[name] = object.__getattribute__(value, field.name)
     fields: list[Json] = [[name, encode(item, number)] for name, item in held.items()]
     if not isinstance(value, dict):
         return {"dataclass": [_class_name(value), "object", fields, []]}
@@ -224,6 +228,7 @@ _READERS: Final[dict[str, Callable[[object, _Read], Any]]] = {
     "slice": _slice,
     "complex": _complex,
     "float": lambda content, read: float(_word(content, {"nan": "nan", "inf": "inf", "-inf": "-inf"})),
+    "int": lambda content, read: int(as_text(content), 16),
     "bytes": lambda content, read: base64.b64decode(as_text(content), validate=True),
     "ellipsis": lambda content, read: ...,
     "dtype": lambda content, read: _word(content, DTYPES),
@@ -257,7 +262,11 @@ def _dataclass_of(name: str, base: type[Any], fields: tuple[str, ...]) -> type[A
 
 def is_field(name: object) -> bool:
     """Whether a file may name a field or a class so."""
-    if not isinstance(name, str) or len(name) > _MOST_LETTERS or name.startswith("__"):
+    if (
+        not isinstance(name, str)
+        or len(name) > _MOST_LETTERS
+        or (name.startswith("__") and name.endswith("__"))
+    ):
         return False
     plain = unicodedata.normalize("NFKC", name)  # as Python reads it: two spellings may be one name
     return plain == name and name.isidentifier() and not keyword.iskeyword(name)

@@ -173,7 +173,7 @@ class MappedBlobs:
 def check_places(archive: Archive, kept: Sequence[Kept], shards: Mapping[int, int]) -> None:
     """Raise a `ValueError` unless every storage lies in its file; `shards` has the size of each."""
     for number, each in enumerate(kept):
-        if not 0 <= each.nbytes < 2**62 or not 0 <= each.low < 2**62 or each.low % ALIGNMENT:
+        if not 0 <= each.nbytes < 2**63 or not 0 <= each.low < 2**62 or each.low % ALIGNMENT:
             raise ValueError(f"storage {number} has {each.nbytes} bytes from byte {each.low} on")
         if each.shard is None:
             continue

@@ -8,6 +8,7 @@ from typing import TypeVar
 from torchlens._files.sealed import as_list
 
 _Word = TypeVar("_Word")
+_MOST_DIGITS = 1000
 
 
 def as_text(found: object) -> str:
@@ -35,6 +36,14 @@ def as_number(found: object) -> int:
     if not 0 <= number < 2**63:
         raise ValueError(f"{number} is no count")
     return number
+
+
+def as_count(found: object) -> int:
+    """A count in decimal, of whatever size."""
+    digits = as_text(found)
+    if not digits.isdecimal() or not digits.isascii() or len(digits) > _MOST_DIGITS:
+        raise ValueError(f"{digits[:40]!r} is no count")
+    return int(digits)
 
 
 def as_items(found: object, length: int) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from torchlens._files.sealed import Fields, Json
 from torchlens._values.geometry import is_wrapper
@@ -61,6 +62,10 @@ def _nested(tensor: Tensor, number: PartNumber) -> Json:
     return {"nested": [*map(number, places)]}
 
 
+UNINITIALISED: Final[Json] = {"uninitialised": True}
+"""What describes a parameter or buffer that a lazy module was yet to fill."""
+
+
 def compose(description: object, look: Look, base: Tensor, part_of: PartOf) -> Tensor:
     """The tensor of a description; `base` has the bytes of its storage. A `ValueError` if it can't be one."""
     fields = Fields(description)
@@ -71,6 +76,13 @@ def compose(description: object, look: Look, base: Tensor, part_of: PartOf) -> T
         return composer(fields, look, base, part_of)
     except (RuntimeError, IndexError) as error:
         raise ValueError(f"a {look.layout} tensor cannot be made: {error}") from error
+
+
+def _uninitialised(fields: Fields, look: Look, base: Tensor, part_of: PartOf) -> Tensor:
+    kind = cast(
+        "Callable[..., Tensor]", UninitializedParameter if look.requires_grad else UninitializedBuffer
+    )
+    return kind(look.requires_grad, device="cpu", dtype=look.dtype)
 
 
 def _composed_per_tensor(fields: Fields, look: Look, base: Tensor, part_of: PartOf) -> Tensor:
@@ -130,6 +142,7 @@ def _composed_compressed(fields: Fields, look: Look, base: Tensor, part_of: Part
 
 
 _COMPOSERS: Final[Mapping[str, Callable[[Fields, Look, Tensor, PartOf], Any]]] = {
+    "uninitialised": _uninitialised,
     "scale": _composed_per_tensor,
     "channels": _composed_per_channel,
     "nested": _composed_nested,

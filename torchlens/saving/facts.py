@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, Final, Literal, cast, get_args
 
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from torchlens._files.sealed import Fields, Json, as_list, as_object
 from torchlens._records import (
@@ -104,8 +105,9 @@ def _structure_of(structure: Structure, number: Number) -> Json:
 class FactReader:
     """Reads the fields of `facts_of` again; a `ValueError` for what it does not write."""
 
-    def __init__(self, fields: Fields, tensor_of: TensorOf) -> None:
+    def __init__(self, fields: Fields, tensor_of: TensorOf, param_of: Callable[[int], Tensor]) -> None:
         self._fields = fields
+        self._param_of = param_of
         self._tensor_of = tensor_of
 
     def structure(self) -> Structure:
@@ -133,10 +135,8 @@ class FactReader:
 
     def _param(self, item: object, num_modules: int) -> tuple[Recorded, list[Place], None]:
         number, places, is_trainable = as_items(item, 3)
-        tensor = self._tensor(number)
-        if not isinstance(tensor, Tensor):
-            raise ValueError("it has a parameter that is no tensor")
-        if is_trainable and (tensor.is_floating_point() or tensor.is_complex()):
+        tensor = self._param_of(as_number(number))
+        if is_trainable and not is_lazy(tensor) and (tensor.is_floating_point() or tensor.is_complex()):
             tensor.requires_grad_()
         return tensor, _places(places, num_modules), None
 

@@ -98,6 +98,7 @@ def _listed() -> Mapping[FunctionName, Callable[..., Any]]:
     for name, func in _callables(vars(torch), _FUNCTIONS):
         if id(func) in overridable or name == "from_numpy":
             listed.setdefault(("torch", name), func)
+    listed["torch.autograd", "grad"] = torch.autograd.grad
     for namespace, module in _MODULES.items():
         for name, func in _callables(vars(module), _FUNCTIONS):
             if func.__module__ in (None, namespace) or id(func) in overridable:
@@ -118,7 +119,7 @@ def _callables(space: Mapping[str, Any], kinds: tuple[type, ...]) -> Iterator[tu
 
 def _may_be_named(name: str) -> bool:
     """Whether a function of this name only computes, and checks what it is given."""
-    return name not in _NEVER and "unsafe" not in name and not name.startswith("_nested_view")
+    return name not in _NEVER and "unsafe" not in name and name != "_nested_view_from_buffer"
 
 
 def _overridable() -> set[int]:

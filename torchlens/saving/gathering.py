@@ -91,7 +91,7 @@ def _attributes(items: Iterable[object], names: str) -> ColumnValues:
 def _rows(reader: TraceReader, text: _Texts, functions: Functions, sites: Sequence[int]) -> ColumnValues:
     rows = reader.rows
     every = range(len(rows))
-    outs = [cast("tuple[Recorded, ...]", out) if type(out) is tuple else (out,) for out in rows.out]
+    outs: list[tuple[Recorded, ...]] = [_several(out) for out in rows.out]
     costs = [reader.cost(row) for row in every]
     params = reader.lineage.params
     place = {site: at for at, site in enumerate(sites)}
@@ -106,6 +106,7 @@ def _rows(reader: TraceReader, text: _Texts, functions: Functions, sites: Sequen
         "kwargs": [text.maybe(kwargs) for kwargs in rows.kwargs],
         "outs": [[number(held) for held in out] for out in outs],
         "is_tuple": [type(out) is tuple for out in rows.out],
+        "versions": [[-1 if count is None else count for count in _several(each)] for each in rows.version],
         "duration": rows.duration,
         "side": rows.side,
         "name": [reader.name(row) for row in every],
@@ -113,8 +114,8 @@ def _rows(reader: TraceReader, text: _Texts, functions: Functions, sites: Sequen
         "reshaped": [row in reader.ledger.reshaped for row in every],
         "positions": [[at for at, _ in used] for used in params],
         "params": [[param for _, param in used] for used in params],
-        "flops": [cost.flops for cost in costs],
-        "macs": [cost.macs for cost in costs],
+        "flops": [None if cost.flops is None else str(cost.flops) for cost in costs],
+        "macs": [None if cost.macs is None else str(cost.macs) for cost in costs],
         "flops_reason": [cost.reason for cost in costs],
     }
 
@@ -175,7 +176,22 @@ def _writes(reader: TraceReader, tensors: Tensors, text: _Texts) -> ColumnValues
         "index": each(lambda write: text.maybe(_without_arrays(write.index))),
         "saved": each(lambda write: None if write.saved is None else tensors.number(write.saved)),
         "lost": each(lambda write: write.lost),
+        "bumps": each(lambda write: write.bumps),
     }
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """A row's outputs, or what belongs to them, as a tuple."""
+    return cast("tuple[Any, ...]", value) if type(value) is tuple else (value,)
+
+
+def raised_of(reader: TraceReader, tensors: Tensors) -> list[Json]:
+    """By how much changes of shapes in place raised the version counters on their storages."""
+    return [
+        {"storage": tensors.storage(key), "row": change.row, "bumps": change.bumps}
+        for key, changes in reader.ledger.metadata_on.items()
+        for change in changes
+    ]
 
 
 def metadata_of(reader: TraceReader, tensors: Tensors) -> list[Json]:

@@ -33,6 +33,7 @@ TABLES: Final[Mapping[str, Sequence[Column]]] = {
         Column("kwargs", "string", "keyword arguments as JSON", nullable=True),
         Column("outs", "list<int64>", "tensors that the call gave"),
         Column("is_tuple", "bool", "whether it gave them in a tuple"),
+        Column("versions", "list<int64>", "torch's version counter of each; -1: it has none"),
         Column("duration", "int64", "nanoseconds", nullable=True),
         Column("side", "string", "where the tensor stood beside a binary operator", nullable=True),
         Column("name", "string", "torch's name of the function"),
@@ -40,8 +41,8 @@ TABLES: Final[Mapping[str, Sequence[Column]]] = {
         Column("reshaped", "bool", "whether the call changed a tensor's shape in place"),
         Column("positions", "list<string>", "argument positions of parameters"),
         Column("params", "list<int64>", "the parameters there"),
-        Column("flops", "int64", "floating-point operations", nullable=True),
-        Column("macs", "int64", "multiply-adds", nullable=True),
+        Column("flops", "string", "floating-point operations, in decimal", nullable=True),
+        Column("macs", "string", "multiply-adds, in decimal", nullable=True),
         Column("flops_reason", "string", "why there are no flops", nullable=True),
     ),
     "ops": (
@@ -89,7 +90,7 @@ TABLES: Final[Mapping[str, Sequence[Column]]] = {
         Column("size", "list<int64>", "sizes of the region of the storage that it covers"),
         Column("stride", "list<int64>", "strides of that region, in elements"),
         Column("itemsize", "int64", "bytes of an element of that region"),
-        Column("nbytes", "int64", "bytes of its elements"),
+        Column("nbytes", "string", "bytes of its elements, in decimal"),
         Column("requires_grad", "bool", "whether it needed a gradient"),
         Column("is_nested", "bool", "whether it is a nested tensor"),
         Column("is_conj", "bool", "whether it shows the conjugate of its elements"),
@@ -117,6 +118,7 @@ TABLES: Final[Mapping[str, Sequence[Column]]] = {
         Column("index", "string", "where in that region, as JSON", nullable=True),
         Column("saved", "int64", "the elements that were overwritten", nullable=True),
         Column("lost", "string", "why they were not saved", nullable=True),
+        Column("bumps", "int64", "by how much it raised the version counter"),
     ),
 }
 

@@ -20,10 +20,11 @@ from torchlens._values.region import Region
 from torchlens.errors import MissingValueError
 from torchlens.saving.arguments import DTYPES, LAYOUTS, device_of
 from torchlens.saving.blobs import Kept, MappedBlobs
+from torchlens.saving.checks import as_count
 from torchlens.saving.composites import compose
 
-_MOST_DIMENSIONS = 64
-_MOST_ELEMENTS = 2**62
+_MOST_DIMENSIONS = 1000
+_MOST_ELEMENTS = 2**63
 _MOST_WINDOWS = 1024
 """How often an element of a storage may stand in a tensor, on average, except where a stride is 0."""
 
@@ -111,17 +112,17 @@ class LoadedTensors:
 
     def _made(self, row: Mapping[str, Any]) -> Recorded:
         key, look = self.key(row["storage"]), self._look(row)
-        if row["parts"] is not None and row["row"] is None and row["reason"] is None:
-            return self._composite(row, look)
-        if row["row"] is None:
-            made = self._tensor(row, look)
+        if row["row"] is None and (row["parts"] is not None or _is_whole(look)):
+            made = self._tensor(row, look) if row["parts"] is None else self._composite(row, look)
             if look.device != made.device:
                 self.devices[id(made)] = look.device
             if row["reason"] is not None:
                 self.lost[id(made)] = row["reason"]
             return made
         before = None if row["before"] is None else self[row["before"]]
-        ghost = Ghost(look, row["row"], key, before, None)
+        ghost = Ghost(look, -1 if row["row"] is None else row["row"], key, before, None)
+        if row["row"] is None and row["reason"] is None:
+            raise ValueError(f"a tensor of layout {look.layout} is no part of a storage")
         if row["reason"] is not None:
             ghost.kept = Lost(ghost.row, row["reason"])
         elif row["kept"] is not None:
@@ -150,8 +151,16 @@ class LoadedTensors:
         key = storage_key(made)
         if key < 0:  # it has no storage: what the record says of one, it says of the tensor
             self._own_keys[storage] = key
-        if look.device != made.device:
-            self.devices[id(made)] = look.device
+        return made
+
+    def param(self, number: int) -> Tensor:
+        """The tensor of a parameter, which has a shape even where it has no elements."""
+        found = self[number]
+        if isinstance(found, Tensor):
+            return found
+        made = found.as_meta()
+        self.lost[id(made)] = _reason_of(found)
+        self.tensors.append(made)  # which keeps the id its own
         return made
 
     def _look(self, row: Mapping[str, Any]) -> Look:
@@ -182,7 +191,7 @@ class LoadedTensors:
                 DTYPES[row["dtype"]],
                 device_of(row["device"]),
                 LAYOUTS[row["layout"]],
-                row["nbytes"],
+                as_count(row["nbytes"]),
                 row["requires_grad"],
                 row["is_nested"],
             )
@@ -191,10 +200,6 @@ class LoadedTensors:
     def _tensor(self, row: Mapping[str, Any], look: Look) -> Tensor:
         """A part of a storage. Tensors on one storage count its changes together."""
         storage, region, dtype = row["storage"], look.region, look.dtype
-        if not _is_whole(look):
-            if row["reason"] is None:
-                raise ValueError(f"a tensor of layout {look.layout} is no part of a storage")
-            return Ghost(look, -1, 0, None, None).as_meta()
         if look.shape != region.size or dtype.itemsize != region.itemsize:
             if row["reason"] is None:
                 raise ValueError(f"a tensor of shape {list(look.shape)[:9]} is no part of its storage")

@@ -18,6 +18,7 @@ from torchlens._keys.chains import Frame
 from torchlens._records import Failure, Kind, ModuleCallEntry, OpNumbers, Reached, Record, Rows, Side
 from torchlens._trace.features import Features
 from torchlens._trace.layering import LayerEntry, Layering
+from torchlens._unseen import unseen
 from torchlens._values.ghost import Recorded
 from torchlens._values.ledger import Ledger, MetadataWrite, Write
 from torchlens._values.lineage import Lineage
@@ -28,7 +29,7 @@ from torchlens.flops.cost import Cost
 from torchlens.saving.archive import Archive, open_archive
 from torchlens.saving.arguments import decode
 from torchlens.saving.blobs import Kept, MappedBlobs, check_places
-from torchlens.saving.checks import check_below
+from torchlens.saving.checks import as_count, as_integer, check_below
 from torchlens.saving.facts import FactReader
 from torchlens.saving.functions import Unresolved, resolve
 from torchlens.saving.layout import (
@@ -59,8 +60,8 @@ def read_trace(path: Path, features: Features) -> SavedReader:
     """
     archive = open_archive(path)
     try:
-        manifest = _manifest_of(archive)
-        return _Building(archive, manifest, features).reader()
+        with unseen():
+            return _Building(archive, _manifest_of(archive), features).reader()
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError, MemoryError) as error:
         raise DamagedFileError(f"{path} is damaged: {error}; copy it again") from error
     except OSError as error:
@@ -115,7 +116,7 @@ class _Building:
         self._blobs = MappedBlobs(archive, kept)
         self._tensors = LoadedTensors(self._tables["tensors"], kept, self._blobs)
         self._fields = Fields(parse(self._part(RECORD)))
-        self._facts = FactReader(self._fields, self._tensors.__getitem__)
+        self._facts = FactReader(self._fields, self._tensors.__getitem__, self._tensors.param)
 
     def _part(self, name: str) -> bytes:
         octets = self._archive.read(name)
@@ -174,7 +175,7 @@ class _Building:
             args=args,
             kwargs=kwargs,
             out=outs,
-            version=[_version(out) for out in outs],
+            version=[_versions(*each) for each in zip(table["versions"], table["is_tuple"], table["outs"])],
             duration=table["duration"] if count else (),
             side=cast("list[Side]", table["side"]),
         )
@@ -236,7 +237,7 @@ class _Building:
         return Told(
             layering=self._layering(len(record.structure.module_places), len(numbers.rows)),
             lineage=self._lineage(len(record.structure.held_params)),
-            costs=[Cost(*each) for each in zip(rows["flops"], rows["macs"], rows["flops_reason"])],
+            costs=[_cost(*each) for each in zip(rows["flops"], rows["macs"], rows["flops_reason"])],
             names=rows["name"],
             known=rows["known"],
             frames=[tuple(map(frames.__getitem__, held)) for held in sites["frames"]],
@@ -249,6 +250,7 @@ class _Building:
             },
             devices=tensors.devices,
             lost=tensors.lost,
+            versions={id(t): version_of(t) for t in tensors.tensors if isinstance(t, Tensor)},
             storage_of=tensors.storage_of,
             blobs=self._blobs,
         )
@@ -285,6 +287,9 @@ class _Building:
         ledger.reshaped = {row for row, changed in enumerate(reshaped) if changed}
         inplace = self._tables["ops"]["inplace"]
         ledger.inplace = {(numbers.rows[op], numbers.slots[op]) for op, wrote in enumerate(inplace) if wrote}
+        for item in map(Fields, self._fields.items("raised")):
+            change = MetadataWrite(item.count("row"), self._tensors[0], None, as_integer(item.any("bumps")))
+            ledger.metadata_on.setdefault(self._tensors.key(item.count("storage")), []).append(change)
         for storage, write in self._writes(len(reshaped)):
             ledger.writes.setdefault(self._tensors.key(storage), []).append(write)
         for item in map(Fields, self._fields.items("metadata")):
@@ -297,8 +302,8 @@ class _Building:
         check_below(table["row"], num_rows + 1, "row")
         indices = self._values(table["index"])
         columns = {**table, "index": indices}
-        for storage, row, slot, tensor, region, index, saved, lost in zip(*columns.values()):
-            write = Write(row, slot, tensors[tensor], tensors[region], lost=lost)
+        for storage, row, slot, tensor, region, index, saved, lost, bumps in zip(*columns.values()):
+            write = Write(row, slot, tensors[tensor], tensors[region], lost=lost, bumps=bumps)
             write.index = index
             if saved is not None:
                 held = tensors[saved]
@@ -373,8 +378,13 @@ def _outs(rows: Rows) -> Iterable[Recorded]:
         yield from cast("tuple[Recorded, ...]", out) if type(out) is tuple else (out,)
 
 
-def _version(out: Any) -> Any:
-    """Version counters of what a row gave; a write that a user makes into a loaded value raises them."""
-    if type(out) is tuple:
-        return tuple(map(_version, cast("tuple[Any, ...]", out)))
-    return version_of(out) if isinstance(out, Tensor) else None
+def _versions(counts: Sequence[int], is_tuple: bool, outs: Sequence[int]) -> Any:
+    """A row's version counters, one for each output."""
+    if len(counts) != len(outs):
+        raise ValueError(f"{len(outs)} tensors have {len(counts)} version counters")
+    known = tuple(None if count == -1 else count for count in counts)
+    return known if is_tuple else known[0]
+
+
+def _cost(flops: str | None, macs: str | None, reason: str | None) -> Cost:
+    return Cost(None if flops is None else as_count(flops), None if macs is None else as_count(macs), reason)

@@ -20,7 +20,8 @@ from torchlens._values.ghost import Recorded, StorageKey
 from torchlens._values.ledger import Ledger
 from torchlens._values.lineage import Lineage
 from torchlens._values.store import ValueStore
-from torchlens.errors import DamagedFileError, MissingValueError, NotSavedError
+from torchlens._values.versions import version_of
+from torchlens.errors import DamagedFileError, NotSavedError, OverwrittenError
 from torchlens.flops.cost import Cost
 from torchlens.saving.blobs import MappedBlobs
 from torchlens.saving.functions import Unresolved
@@ -52,6 +53,8 @@ class Told:
     """By id of a tensor that was on another device than it is now."""
     lost: Mapping[int, str]
     """By id of a tensor that has no elements, why."""
+    versions: Mapping[int, int | None]
+    """By id of a tensor, its version counter when it was loaded."""
     storage_of: Mapping[StorageKey, int]
     blobs: MappedBlobs
 
@@ -121,11 +124,17 @@ class SavedValues(ValueStore):
         except _UNFIT as error:
             raise DamagedFileError(f"the file is damaged: {what} cannot be put together: {error}") from error
 
-    def check_there(self, recorded: Recorded, what: str) -> None:
-        """Raise `MissingValueError` where the file has no elements."""
-        reason = self._told.lost.get(id(recorded))
-        if reason is not None:
-            raise MissingValueError(f"the value of {what} is not in the file: {reason}")
+    def why_missing(self, recorded: Recorded) -> str | None:
+        """Why the file has no elements of a tensor."""
+        return self._told.lost.get(id(recorded))
+
+    def check_unchanged(self, tensor: Tensor, row: int, what: str) -> None:
+        """Raise if a loaded tensor was written into since it was loaded."""
+        if version_of(tensor) != self._told.versions.get(id(tensor), version_of(tensor)):
+            raise OverwrittenError(
+                f"the value of {what} was changed in place after it was loaded; clone it before it is "
+                "changed, or load the trace again"
+            )
 
     def check_bytes(self, tensor: Tensor, what: str) -> None:
         """Raise `DamagedFileError` unless the bytes are those that were written."""

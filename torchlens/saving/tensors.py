@@ -17,10 +17,11 @@ from torchlens._unseen import unseen
 from torchlens._values.geometry import Looks, storage_key
 from torchlens._values.ghost import Ghost, Look, Recorded, StorageKey
 from torchlens._values.region import Region
-from torchlens.errors import OverwrittenError, UnreadableError
+from torchlens.errors import OverwrittenError, TorchLensError
 from torchlens.saving.archive import ALIGNMENT
 from torchlens.saving.blobs import Blob
-from torchlens.saving.composites import describe
+from torchlens.saving.composites import UNINITIALISED, describe
+from torchlens.saving.loaded_tensors import Lost
 
 WITHHELD: Final = (
     "it lies in a parameter, and the trace was saved without parameters; save it with "
@@ -103,10 +104,12 @@ class Tensors:
             entry.before = self._numbers[id(ghost.before)]
         if isinstance(ghost.kept, Tensor):
             entry.kept = self.number(ghost.kept)
+        elif isinstance(ghost.kept, Lost):
+            entry.reason = ghost.kept.reason
         elif ghost.kept is not None:
             try:
                 value = ghost.kept.read("it")
-            except UnreadableError as error:
+            except TorchLensError as error:  # of values that a run wrote to a directory, which may be gone
                 entry.reason = str(error)
             else:
                 entry.kept, entry.kept_row = self.number(value), ghost.kept.row
@@ -115,23 +118,26 @@ class Tensors:
     def _tensor(self, tensor: Tensor) -> Entry:
         key = storage_key(tensor)
         if is_lazy(tensor):
-            nothing = Look(
-                (), Region(0, (0,), (1,), 1), tensor.dtype, tensor.device, tensor.layout, 0, True, False
-            )
-            return Entry(tensor, nothing, tensor.device, self.storage(key), reason=_UNINITIALISED)
+            region, place = Region(0, (0,), (1,), 1), tensor.device
+            nothing = Look((), region, tensor.dtype, place, tensor.layout, 0, tensor.requires_grad, False)
+            parts = json.dumps(UNINITIALISED)
+            return Entry(tensor, nothing, place, self.storage(key), parts, reason=_UNINITIALISED)
         look = self._looks.of(tensor)
         entry = Entry(tensor, look, self._values.device(tensor), self.storage(key))
         if key not in self._params and (parts := describe(tensor, self.number)) is not None:
             entry.parts = json.dumps(parts)
         entry.reason = self._why_not(tensor, key, is_composite=entry.parts is not None)
+        if entry.reason is not None:
+            entry.parts = None
         if entry.reason is None and not tensor.is_meta and key > 0:
             self._on[entry.storage] = tensor
         return entry
 
     def _why_not(self, tensor: Tensor, key: StorageKey, *, is_composite: bool) -> str | None:
         """The reason for which a tensor's elements are not written; None where they are."""
-        if key in self._params:
-            return WITHHELD
+        missing = self._values.why_missing(tensor)
+        if missing is not None or key in self._params:
+            return missing or WITHHELD
         try:
             if not (is_composite or (tensor.is_meta and tensor.layout is torch.strided)):
                 plain_tensor(tensor)
@@ -170,7 +176,7 @@ class Tensors:
             "size": [list(look.region.size) for look in looks],
             "stride": [list(look.region.stride) for look in looks],
             "itemsize": [look.region.itemsize for look in looks],
-            "nbytes": [look.nbytes for look in looks],
+            "nbytes": [str(look.nbytes) for look in looks],
             "requires_grad": [look.requires_grad for look in looks],
             "is_nested": [look.is_nested for look in looks],
             "is_conj": [isinstance(tensor, Tensor) and tensor.is_conj() for tensor in tensors],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,12 +13,12 @@ from torchlens import _arrow
 from torchlens._files.durable import Octets
 from torchlens._files.sealed import Json, seal
 from torchlens._trace.reader import TraceReader
+from torchlens._unseen import unseen
 from torchlens._version import __version__
-from torchlens.errors import OptionError
 from torchlens.saving.archive import Put, new_archive, refuse_taken
 from torchlens.saving.blobs import write_blobs
 from torchlens.saving.facts import facts_of
-from torchlens.saving.gathering import Functions, gather, metadata_of
+from torchlens.saving.gathering import Functions, gather, metadata_of, raised_of
 from torchlens.saving.layout import FORMAT, MANIFEST, RECORD, TABLES, VERSION, table_name
 from torchlens.saving.tensors import Tensors, columns_of
 
@@ -27,11 +26,16 @@ from torchlens.saving.tensors import Tensors, columns_of
 def write_trace(reader: TraceReader, path: Path, *, params: bool) -> None:
     """Write a trace to a new file or directory; nothing is left of it if that fails."""
     refuse_taken(path)
+    with unseen():
+        _write(reader, path, params=params)
+
+
+def _write(reader: TraceReader, path: Path, *, params: bool) -> None:
     tensors, functions = Tensors(reader, params=params), Functions()
     found = gather(reader, tensors, functions)
     record = {**facts_of(reader.record, tensors.number), "functions": functions.listed}
     record["copied_bytes"] = reader.values.copied_bytes
-    record["metadata"] = metadata_of(reader, tensors)
+    record["metadata"], record["raised"] = metadata_of(reader, tensors), raised_of(reader, tensors)
     found["tensors"], blobs = tensors.columns(), tensors.blobs()
     with new_archive(path) as put:
         parts = _Parts(put)
@@ -70,13 +74,3 @@ class _Parts:
         """A part that is read whole."""
         self._put(name, [octets])
         self.noted[name] = {"bytes": len(octets), "sha256": hashlib.sha256(octets).hexdigest(), **counts}
-
-
-def path_of(path: object) -> Path:
-    """The absolute path that a caller means; `OptionError` if it is none."""
-    if not isinstance(path, str | os.PathLike):
-        raise OptionError(f"path={path!r} is no path; give a string or a pathlib.Path")
-    text: object = os.fspath(path)  # pyright: ignore[reportUnknownVariableType] - bytes?
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise OptionError(f"path={path!r} names no file; give a string or a pathlib.Path")
-    return Path(os.path.abspath(text))

@@ -41,15 +41,16 @@ def to_disk(
     >>> to_disk("values-of-a-run").shard_bytes
     67108864
     """
-    return ToDisk(_path_of(path), shard_bytes, queue_bytes)
+    return ToDisk(path_of(path), shard_bytes, queue_bytes)
 
 
-def _path_of(path: object) -> Path:
+def path_of(path: object) -> Path:
+    """The absolute path that a caller means; `OptionError` if it is none, or none that torch can map."""
     if not isinstance(path, str | os.PathLike):
         raise OptionError(f"path={path!r} is no path; give a string or a pathlib.Path")
     text: object = os.fspath(path)  # pyright: ignore[reportUnknownVariableType] - bytes?
     if not isinstance(text, str) or not text or "\0" in text:
-        raise OptionError(f"path={path!r} names no directory; give a string or a pathlib.Path")
+        raise OptionError(f"path={path!r} names nothing; give a string or a pathlib.Path")
     try:
         text.encode()
     except UnicodeEncodeError:  # torch maps files by UTF-8 names
