@@ -17,6 +17,8 @@ from tests.programs.reading import compiled, floats
 from torchlens.comparing.divergence import Divergence, NoDivergence
 from torchlens.report.text import as_text
 
+INF, NAN = math.inf, math.nan
+
 
 class Net(nn.Module):
     def __init__(self) -> None:
@@ -179,7 +181,7 @@ def test_what_is_not_finite(value: float) -> None:
     found = diverged(run(0.0), run(value))
     assert found.a.label == "where_1:1" and found.excess is not None
     assert (found.excess.count, found.excess.index, found.excess.a) == (1, (0,), 0)
-    assert found.b.statistics.nans + found.b.statistics.infs == 1
+    assert found.b.statistics.nan + found.b.statistics.infinite == 1
     assert agreed(run(value), run(value)) is not None
 
 
@@ -260,6 +262,22 @@ def test_in_place_chains() -> None:
     model = models.WritesThroughViews()
     a, b = tl.trace(model, floats(3, 4)), tl.trace(model, floats(3, 4))
     assert agreed(a, b).compared == len(a.ops)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([1.0, 3, NAN, INF, -INF], "5 float32, min 1, max 3, mean 2, std 1.414, 1 NaN, 2 Inf"),
+        ([3 + 4j, 0j], "2 complex64, magnitudes, min 0, max 5, mean 2.5, std 3.536"),
+        ([True], "1 bool, min 1, max 1, mean 1"),
+        ([], "0 float32"),
+    ],
+)
+def test_a_value_in_numbers(value: list[Any], text: str) -> None:
+    whole = tl.trace(lambda: torch.tensor(value))
+    changed = tl.trace(lambda: torch.tensor([*value, False]))
+    lines = as_text(diverged(whole, changed), 100).splitlines()
+    assert f"value {text}" in [" ".join(line.split()) for line in lines]
 
 
 def test_the_page() -> None:

@@ -14,8 +14,9 @@ from torch import Tensor
 import torchlens as tl
 from tests import models
 from tests.programs.reading import floats
+from torchlens._values.tally import NoElementsError
 from torchlens.report.inspection import inspect
-from torchlens.report.statistics import NoElementsError, statistics_of
+from torchlens.report.statistics import statistics_of
 from torchlens.report.text import as_text
 
 HUGE = 1.5e308
@@ -101,7 +102,7 @@ def test_an_empty_value_has_no_range() -> None:
 def test_many_elements_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     value = torch.arange(1000, dtype=torch.float32)
     whole = statistics_of(value)
-    monkeypatch.setattr("torchlens.report.statistics._PIECE", 7)
+    monkeypatch.setattr("torchlens._values.tally._PIECE", 7)
     pieces = statistics_of(value)
     assert replace(pieces, mean=0, std=0) == replace(whole, mean=0, std=0)
     assert (pieces.mean, pieces.std) == (pytest.approx(whole.mean), pytest.approx(whole.std))

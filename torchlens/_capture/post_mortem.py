@@ -23,7 +23,7 @@ from torchlens._capture.modules import forward_offset
 from torchlens._keys.lookups import variables
 from torchlens._keys.names import torch_name
 from torchlens._records import FailedArgument, FailedCall, Failure, ModuleCallEntry, Opaque, SourceLine
-from torchlens._values.geometry import shape_of
+from torchlens._values.geometry import dtype_name, shape_of
 from torchlens._values.plain import SCALARS, opaque, plain
 
 _MOST_LINES: Final = 8
@@ -119,7 +119,7 @@ class PostMortem:
         return FailedArgument(
             "",
             type(tensor).__name__,
-            str(tensor.dtype).removeprefix("torch."),
+            dtype_name(tensor.dtype),
             _or_none(lambda: shape_of(tensor)),
             str(tensor.device),
             made,

@@ -18,7 +18,7 @@ from torchlens._capture.tensors import Tensors
 from torchlens._capture.writes import Target, is_gathered, out_targets, region, with_inner
 from torchlens._records import Context, Side
 from torchlens._unseen import unseen
-from torchlens._values.geometry import is_wrapper
+from torchlens._values.geometry import dtype_name, is_wrapper
 from torchlens._values.ghost import Recorded
 from torchlens._values.ledger import MetadataWrite, Write, was_half_done
 from torchlens._values.plain import tensors_in
@@ -123,12 +123,11 @@ class Recording:
         index = self.context_index[key] = len(self.contexts)
         dtype, device = key[3:] or (torch.get_default_dtype(), _default_device())
         autocast = {
-            kind: str(torch.get_autocast_dtype(kind)).removeprefix("torch.")
+            kind: dtype_name(torch.get_autocast_dtype(kind))
             for kind in torch._C._autocast_supported_devices()
             if key[2] and torch.is_autocast_enabled(kind)
         }
-        dtype_name = str(dtype).removeprefix("torch.")
-        self.contexts.append(Context(key[0], key[1], autocast, dtype_name, str(device)))
+        self.contexts.append(Context(key[0], key[1], autocast, dtype_name(dtype), str(device)))
         return index
 
     def _generator_states(self, kwargs: dict[str, Any]) -> list[tuple[str, Tensor]]:

@@ -11,7 +11,7 @@ from torchlens._keys.names import operation_of
 from torchlens._records import Context, Kind
 from torchlens._trace.reference import referenced
 from torchlens._trace.view import View
-from torchlens._values.geometry import bytes_of, shape_of
+from torchlens._values.geometry import bytes_of, dtype_name, shape_of
 from torchlens._values.ghost import Recorded
 
 if TYPE_CHECKING:
@@ -280,4 +280,4 @@ class Op(View):
         return self._reader.features.describe_op(self)._repr_html_()
 
     def __repr__(self) -> str:
-        return f"<Op {self.label} {self.shape} {str(self.dtype).removeprefix('torch.')}>"
+        return f"<Op {self.label} {self.shape} {dtype_name(self.dtype)}>"

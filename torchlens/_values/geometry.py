@@ -93,6 +93,11 @@ _SPARSE = {
 }
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """`float32` for `torch.float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
 def shape_of(tensor: Recorded) -> tuple[int, ...]:
     """The size of each dimension; -1 where the parts of a nested tensor differ."""
     if isinstance(tensor, Ghost):

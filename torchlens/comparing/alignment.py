@@ -11,20 +11,18 @@ So an alignment never crosses itself.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from torchlens._trace.views import Views
 from torchlens.comparing.outline import Item, Outline, comes_first
 from torchlens.comparing.places import Places
-from torchlens.comparing.subsequence import common_subsequence
+from torchlens.comparing.subsequence import Pairs, common_subsequence, gaps, refined
 
 By: TypeAlias = Literal["site", "order"]
 """`site`: in the same module call the same place in the code; `order`: the same operation in between."""
-T = TypeVar("T")
 _MISLED: Final = 0.9
 """Anchors that leave less than this part of what can be aligned are taken for chance likenesses."""
 
@@ -80,9 +78,6 @@ def align(a: Views, b: Views) -> Alignment:
     )
 
 
-_Pairs: TypeAlias = list[tuple[int, int]]
-
-
 class _Aligner:
     """Goes through two runs from the outside in."""
 
@@ -90,8 +85,8 @@ class _Aligner:
         self._left, self._right = left, right
         self._places = Places(left, right)
         self.rows: list[tuple[int, int, By]] = []
-        self.calls: _Pairs = []
-        self._open: _Pairs = [(0, 0)]
+        self.calls: Pairs = []
+        self._open: Pairs = [(0, 0)]
         while self._open:
             self._align(*self._open.pop())
 
@@ -103,7 +98,12 @@ class _Aligner:
     def _align(self, left_call: int, right_call: int) -> None:
         left, right = self._left.items[left_call], self._right.items[right_call]
         anchors = self._anchors(left, right)
-        between = [pair for one, other in _gaps(anchors, left, right) for pair in self._in_order(one, other)]
+        between = [
+            pair
+            for one, other in gaps(anchors, left, right)
+            if one and other
+            for pair in self._in_order(one, other)
+        ]
         in_anchors = sum(
             min(self._left.size([left[at]]), self._right.size([right[there]])) for at, there in anchors
         )
@@ -116,7 +116,7 @@ class _Aligner:
             self._note(left[at], right[there])
         self.rows.extend((one, other, "order") for one, other in between)
 
-    def _anchors(self, left: Sequence[Item], right: Sequence[Item]) -> _Pairs:
+    def _anchors(self, left: Sequence[Item], right: Sequence[Item]) -> Pairs:
         """By place in the code and by the name and class of called modules; between these by name alone."""
         ours, theirs = self._left, self._right
         places, others = self._places.left, self._places.right
@@ -124,13 +124,13 @@ class _Aligner:
             [places[item] if item >= 0 else ours.names(~item) for item in left],
             [others[item] if item >= 0 else theirs.names(~item) for item in right],
         )
-        return _refined(
+        return refined(
             exact,
             [None if item >= 0 else ours.telling_name(~item) for item in left],
             [None if item >= 0 else theirs.telling_name(~item) for item in right],
         )
 
-    def _in_order(self, left: Sequence[Item], right: Sequence[Item]) -> _Pairs:
+    def _in_order(self, left: Sequence[Item], right: Sequence[Item]) -> Pairs:
         """The rows of some items and of all calls in them, by operation and shape, then by operation."""
         ours, theirs = self._left.rows_in(left), self._right.rows_in(right)
         operations = [self._left.operations[row] for row in ours]
@@ -139,7 +139,7 @@ class _Aligner:
             [(name, self._left.shape(row)) for name, row in zip(operations, ours)],
             [(name, self._right.shape(row)) for name, row in zip(others, theirs)],
         )
-        found = _refined(found, operations, others)
+        found = refined(found, operations, others)
         if len(found) < min(len(ours), len(theirs)):
             shapeless = common_subsequence(operations, others)
             found = shapeless if len(found) < _MISLED * len(shapeless) else found
@@ -151,21 +151,3 @@ class _Aligner:
         else:
             self.calls.append((~left, ~right))
             self._open.append((~left, ~right))
-
-
-def _gaps(
-    anchors: _Pairs, left: Sequence[T], right: Sequence[T]
-) -> Iterator[tuple[Sequence[T], Sequence[T]]]:
-    """What lies between two anchors, before the first and after the last, where both sides have something."""
-    for (one, other), (end, its_end) in pairwise([(-1, -1), *anchors, (len(left), len(right))]):
-        if one + 1 < end and other + 1 < its_end:
-            yield left[one + 1 : end], right[other + 1 : its_end]
-
-
-def _refined(found: _Pairs, left: Sequence[Hashable | None], right: Sequence[Hashable | None]) -> _Pairs:
-    """The pairs with those that other keys find between them."""
-    inner: _Pairs = []
-    for ours, theirs in _gaps(found, range(len(left)), range(len(right))):
-        keys, others = [left[at] for at in ours], [right[at] for at in theirs]
-        inner += [(ours[at], theirs[there]) for at, there in common_subsequence(keys, others)]
-    return sorted([*found, *inner])

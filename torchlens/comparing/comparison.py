@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 
 from torchlens._trace.views import Views
+from torchlens._values.geometry import dtype_name
 from torchlens.comparing.alignment import By, align
 from torchlens.comparing.columns import comparison_table
 from torchlens.comparing.differences import Difference, IncomparableError, measure
@@ -129,5 +130,4 @@ def _measured(
 
 def _op(views: Views, at: int) -> LoneOp:
     op = views.op(at)
-    dtype = str(op.dtype).removeprefix("torch.")
-    return LoneOp(op.label, op.module.address, op.type, shape_of(op._seen), dtype)
+    return LoneOp(op.label, op.module.address, op.type, shape_of(op._seen), dtype_name(op.dtype))

@@ -112,14 +112,6 @@ def is_same(a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and not _unequal_bits(a.reshape(-1), b.reshape(-1)).any()
 
 
-def numbers_of(value: Tensor) -> Tensor:
-    """The elements of a value in one row as float64, absolute values for complex ones."""
-    plain = _plain(value)
-    plain = plain.cpu() if plain.device.type == "mps" else plain
-    flat = plain.reshape(-1)
-    return _widened(flat, torch.complex128).abs() if flat.is_complex() else _widened(flat, torch.float64)
-
-
 def _plain(value: Tensor) -> Tensor:
     """The value as a strided tensor with elements."""
     if value.is_meta:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,15 +10,18 @@ from torch import Tensor
 
 from torchlens._trace.op import Op
 from torchlens._trace.views import Views
+from torchlens._values.geometry import dtype_name
+from torchlens._values.tally import NoElementsError
 from torchlens.comparing.alignment import Alignment, By, Pair, align
 from torchlens.comparing.differences import IncomparableError
 from torchlens.comparing.excess import Excess, find_excess
 from torchlens.comparing.inputs import Inputs, inputs_of
 from torchlens.comparing.page import divergence_parts, no_divergence_parts
 from torchlens.comparing.reading import RAW, read_pair
-from torchlens.comparing.statistics import Statistics, summarize_value
 from torchlens.comparing.tolerances import Asked, Tolerance, checked, tolerance_between
 from torchlens.report.sizes import shape_of
+from torchlens.report.source_lines import frame_text
+from torchlens.report.statistics import Statistics, statistics_of
 from torchlens.report.text import Printable, Symbols
 
 
@@ -32,7 +34,12 @@ class Side:
     """Address and class of the module it ran in."""
     call_site: Sequence[str]
     """The frames from the module's forward down to the call with the text of their lines as it is now."""
-    statistics: Statistics
+    shape: tuple[int, ...] | None
+    """None for a nested tensor."""
+    dtype: str
+    statistics: Statistics | None
+    statistics_reason: str | None
+    """Why there are no statistics."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,10 +168,10 @@ class _Search:
 
 def _side(op: Op, value: Tensor) -> Side:
     module = f"{op.module.address} ({op.module.type})" if op.module.address else op.module.type
-    return Side(op.label, module, tuple(_frames(op)), summarize_value(value))
-
-
-def _frames(op: Op) -> Iterator[str]:
-    for frame in op.call_site:
-        source = linecache.getline(frame.file, frame.line).strip() if frame.line is not None else ""
-        yield f"{frame}: {source}" if source else str(frame)
+    frames = tuple(map(frame_text, op.call_site))
+    statistics, reason = None, None
+    try:
+        statistics = statistics_of(value)
+    except NoElementsError as error:
+        reason = str(error)
+    return Side(op.label, module, frames, shape_of(value), dtype_name(value.dtype), statistics, reason)

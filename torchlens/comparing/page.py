@@ -16,7 +16,7 @@ from torchlens.report.text import Symbols, fact_grid
 
 if TYPE_CHECKING:
     from torchlens.comparing.comparison import ComparedOp, Comparison, LoneOp
-    from torchlens.comparing.divergence import Divergence, NoDivergence
+    from torchlens.comparing.divergence import Divergence, NoDivergence, Side
     from torchlens.comparing.inputs import Inputs
 
 _MOST_ROWS: Final = 24
@@ -120,9 +120,22 @@ def divergence_parts(found: Divergence, width: int, symbols: Symbols) -> Iterato
     for name, side in zip(found.names, (found.a, found.b)):
         yield ""
         yield Text.assemble((name, "bold"), symbols.put(" · "), (side.label, "green"), f" in {side.module}")
-        facts = [("value", str(side.statistics))]
+        facts = [("value", _value(side))]
         facts += [("" if at else "called at", frame) for at, frame in enumerate(side.call_site)]
         yield _grid(facts, width, symbols)
+
+
+def _value(side: Side) -> str:
+    """What a value looks like, and of its finite elements the range and moments."""
+    text = f"{shape_text(side.shape)} {side.dtype}"
+    found = side.statistics
+    if found is None:
+        return text
+    text += "" if found.of == "elements" else f", {found.of}"
+    named = (("min", found.minimum), ("max", found.maximum), ("mean", found.mean), ("std", found.std))
+    text += "".join(f", {name} {value:.4g}" for name, value in named if value is not None)
+    text += f", {found.nan:,} NaN" if found.nan else ""
+    return text + (f", {found.infinite:,} Inf" if found.infinite else "")
 
 
 def no_divergence_parts(found: NoDivergence, width: int, symbols: Symbols) -> Iterator[RenderableType]:
@@ -141,7 +154,7 @@ def no_divergence_parts(found: NoDivergence, width: int, symbols: Symbols) -> It
 def _divergence_facts(found: Divergence) -> Iterator[tuple[str, str]]:
     excess = found.excess
     if excess is None:
-        shapes = shape_text(found.a.statistics.shape), shape_text(found.b.statistics.shape)
+        shapes = shape_text(found.a.shape), shape_text(found.b.shape)
         yield "differs", f"the shapes are {shapes[0]} and {shapes[1]}"
     else:
         yield (

@@ -1,18 +1,21 @@
-"""The longest sequence that two sequences have in common, found early in both."""
+"""The longest sequence that two sequences have in common, found early in both, and what lies between."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
 from math import isqrt
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Pairs: TypeAlias = list[tuple[int, int]]
+"""Positions in two sequences, rising in both."""
 
 _FREQUENT: Final = 64
 """Keys that occur so often keep their number: for all keys that would be a square of bits."""
 
 
-def common_subsequence(
-    left: Sequence[Hashable | None], right: Sequence[Hashable | None]
-) -> list[tuple[int, int]]:
+def common_subsequence(left: Sequence[Hashable | None], right: Sequence[Hashable | None]) -> Pairs:
     """The positions (in `left`, in `right`) of a longest common subsequence; None is equal to nothing.
 
     Of several longest ones it takes an item as soon as it can: where a loop ran five times on the left and
@@ -31,6 +34,23 @@ def common_subsequence(
     if same < len(a) and same < len(b):
         found += [(same + i, same + j) for i, j in _walk(a[same:], b[same:])]
     return [(ours[i], theirs[j]) for i, j in found]
+
+
+def gaps(anchors: Pairs, left: Sequence[T], right: Sequence[T]) -> Iterator[tuple[Sequence[T], Sequence[T]]]:
+    """What lies between two anchors, before the first and after the last, on both sides."""
+    for (one, other), (end, its_end) in pairwise([(-1, -1), *anchors, (len(left), len(right))]):
+        yield left[one + 1 : end], right[other + 1 : its_end]
+
+
+def refined(found: Pairs, left: Sequence[Hashable | None], right: Sequence[Hashable | None]) -> Pairs:
+    """The pairs with those that other keys find between them."""
+    inner: Pairs = []
+    for ours, theirs in gaps(found, range(len(left)), range(len(right))):
+        if not (ours and theirs):
+            continue
+        keys, others = [left[at] for at in ours], [right[at] for at in theirs]
+        inner += [(ours[at], theirs[there]) for at, there in common_subsequence(keys, others)]
+    return sorted([*found, *inner])
 
 
 def _walk(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,8 @@ from torchlens._trace.layer import Layer
 from torchlens._trace.op import Op
 from torchlens.errors import UnreadableError
 from torchlens.report.amounts import duration, listed, quantity, shape_text, short_count
-from torchlens.report.sizes import shape_of
+from torchlens.report.sizes import look_text, shape_of
+from torchlens.report.source_lines import frame_text
 from torchlens.report.text import Printable, Symbols, fact_grid
 
 _MOST_NAMES = 6
@@ -82,13 +82,12 @@ def _origin(op: Op, *, whole_layer: bool = False) -> Iterator[tuple[str, str]]:
         address = op.layer.module.address if whole_layer else op.module_call.label
         yield "module", f"{address} ({op.module.type})" if address else op.module.type
     for at, frame in enumerate(op.call_site):
-        source = linecache.getline(frame.file, frame.line).strip() if frame.line is not None else ""
-        yield "" if at else "called at", f"{frame}: {source}" if source else str(frame)
+        yield "" if at else "called at", frame_text(frame)
 
 
 def _value(op: Op) -> str:
     seen = op._seen
-    text = f"{shape_text(shape_of(seen))} {str(seen.dtype).removeprefix('torch.')} {op.device}"
+    text = f"{look_text(seen)} {op.device}"
     try:
         text += ", requires grad" if op.requires_grad else ""
         _ = op.out

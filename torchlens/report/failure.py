@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from rich.text import Text
 from torchlens._records import FailedArgument, FailedCall, Failure, SourceLine
 from torchlens._trace.reader import TraceReader
 from torchlens.report.amounts import quantity, shape_text
-from torchlens.report.sizes import shape_of
+from torchlens.report.sizes import look_text
+from torchlens.report.source_lines import frame_text
 from torchlens.report.text import Printable, Symbols, fact_grid
 
 _MOST_LINES: Final = 3
@@ -163,8 +163,9 @@ def _last_op(reader: TraceReader, op: int) -> LastOp:
     seen = reader.values.geometry(reader.tensor(row, slot), row, after=True)
     module = reader.record.module_calls[reader.rows.call[row]].module
     address = reader.record.modules[module].addresses[0]
-    output = f"{shape_text(shape_of(seen))} {str(seen.dtype).removeprefix('torch.')}"
-    return LastOp(reader.op_labels[op], output, ": ".join(filter(None, [address, _place(reader, row)])))
+    return LastOp(
+        reader.op_labels[op], look_text(seen), ": ".join(filter(None, [address, _place(reader, row)]))
+    )
 
 
 def _place(reader: TraceReader, row: int) -> str:
@@ -173,5 +174,4 @@ def _place(reader: TraceReader, row: int) -> str:
     if not frames:
         return ""
     frame = next((each for each in reversed(frames) if not _OF_TORCH.search(each.file)), frames[-1])
-    text = linecache.getline(frame.file, frame.line).strip() if frame.line is not None else ""
-    return f"{frame}: {text}" if text else str(frame)
+    return frame_text(frame)

@@ -95,7 +95,7 @@ def _counts(found: Statistics) -> str:
     stored = ", those that are stored" if found.of.startswith("stored") else ""
     parts = [f"{found.count:,}{stored}", f"{found.zeros:,} zero"]
     parts.append(f"{found.nan:,} NaN")
-    parts.append(f"{found.positive_infinity + found.negative_infinity:,} infinite")
+    parts.append(f"{found.infinite:,} infinite")
     return ", ".join(parts)
 
 
@@ -129,6 +129,5 @@ def _passes(values: Sequence[OpFacts], symbols: Symbols) -> Table:
             )
             continue
         numbers = map(_number, (found.minimum, found.mean, found.maximum, found.std))
-        infinite = found.positive_infinity + found.negative_infinity
-        table.add_row(each.label, *numbers, f"{found.nan:,}", f"{infinite:,}", "")
+        table.add_row(each.label, *numbers, f"{found.nan:,}", f"{found.infinite:,}", "")
     return table

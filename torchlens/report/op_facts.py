@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import linecache
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchlens._records import Kind, SourceLine
 from torchlens._trace.op import Op
+from torchlens._values.geometry import dtype_name
+from torchlens._values.tally import NoElementsError
 from torchlens.errors import UnreadableError
 from torchlens.report.sizes import shape_of
-from torchlens.report.statistics import NoElementsError, Statistics, statistics_of
+from torchlens.report.source_lines import line_text
+from torchlens.report.statistics import Statistics, statistics_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def op_facts(op: Op) -> OpFacts:
         type=op.type,
         func_name=op.func_name,
         shape=shape_of(op._seen),
-        dtype=str(op.dtype).removeprefix("torch."),
+        dtype=dtype_name(op.dtype),
         device=str(op.device),
         nbytes=op.nbytes,
         module=op.module.address,
@@ -84,13 +87,6 @@ def _statistics(op: Op) -> tuple[Statistics | None, str | None]:
         return None, str(error)
 
 
-def _lines(op: Op) -> list[SourceLine]:
-    return [
-        SourceLine(
-            frame.file,
-            frame.line or 0,
-            frame.function,
-            linecache.getline(frame.file, frame.line or 0).strip(),
-        )
-        for frame in op.call_site
-    ]
+def _lines(op: Op) -> Iterator[SourceLine]:
+    for frame in op.call_site:
+        yield SourceLine(frame.file, frame.line or 0, frame.function, line_text(frame))

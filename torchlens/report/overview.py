@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torchlens._trace.provenance import find_provenance
 from torchlens._trace.reader import TraceReader
-from torchlens.report.amounts import quantity, shape_text
+from torchlens.report.amounts import quantity
 from torchlens.report.failure import FailureReport, report_failure
-from torchlens.report.sizes import shape_of
+from torchlens.report.sizes import look_text
 from torchlens.report.totals import totals
 
 
@@ -55,7 +55,7 @@ def _values(reader: TraceReader, rows: Iterable[int]) -> Iterable[str]:
         label = reader.layering.layers[reader.layering.layer_of[op]].label
         seen = reader.values.geometry(reader.tensor(row, 0), row, after=True)
         device = reader.values.device(seen)
-        yield f"{label} {shape_text(shape_of(seen))} {str(seen.dtype).removeprefix('torch.')} {device}"
+        yield f"{label} {look_text(seen)} {device}"
 
 
 def _warnings(reader: TraceReader) -> Iterable[str]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from torchlens._trace.lookup import missing
 from torchlens._trace.reader import TraceReader
-from torchlens._values.geometry import shape_of
+from torchlens._values.geometry import dtype_name, shape_of
 from torchlens.errors import MissingKeyError
 from torchlens.report.amounts import ShapeRange, byte_count, quantity
 from torchlens.report.memory import (
@@ -168,9 +168,8 @@ def _table(layers: Sequence[PlannedLayer], symbols: Symbols) -> Table:
 
 def _cells(layer: PlannedLayer) -> Iterable[str]:
     passes = f" ×{layer.num_passes}" if layer.num_passes > 1 else ""
-    dtype = str(layer.dtype).removeprefix("torch.")
     yield f"{layer.label}{passes}"
     yield layer.address
-    yield f"{layer.shapes} {dtype}"
+    yield f"{layer.shapes} {dtype_name(layer.dtype)}"
     yield byte_count(layer.nbytes)
     yield byte_count(layer.alone_bytes)

@@ -9,6 +9,7 @@ from typing import Protocol
 from torchlens._records import Failure, Status
 from torchlens._trace.provenance import find_provenance
 from torchlens._trace.reader import TraceReader
+from torchlens._values.geometry import dtype_name
 from torchlens.report.memory import held_storages
 from torchlens.report.sizes import numel, shape_of
 
@@ -115,6 +116,6 @@ def _ends(reader: TraceReader, rows: Sequence[int]) -> tuple[EndFigures, ...]:
     for row in rows:
         seen = reader.values.geometry(reader.tensor(row, 0), row, after=True)
         label = reader.op_labels[reader.numbers.first[row]]
-        dtype = str(seen.dtype).removeprefix("torch.")
+        dtype = dtype_name(seen.dtype)
         found.append(EndFigures(label, shape_of(seen), dtype, str(reader.values.device(seen))))
     return tuple(found)

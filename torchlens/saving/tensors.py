@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from torchlens._files.extent import NoElementsError, plain_tensor
 from torchlens._trace.reader import TraceReader
 from torchlens._unseen import unseen
-from torchlens._values.geometry import Looks, storage_key
+from torchlens._values.geometry import Looks, dtype_name, storage_key
 from torchlens._values.ghost import Ghost, Look, Recorded, StorageKey
 from torchlens._values.region import Region
 from torchlens.errors import OverwrittenError, TorchLensError
@@ -168,7 +168,7 @@ class Tensors:
         tensors = [entry.recorded if entry.reason is None else None for entry in entries]
         return {
             "storage": [entry.storage for entry in entries],
-            "dtype": [str(look.dtype).removeprefix("torch.") for look in looks],
+            "dtype": [dtype_name(look.dtype) for look in looks],
             "device": [str(entry.device) for entry in entries],
             "layout": [str(look.layout).removeprefix("torch.") for look in looks],
             "shape": [list(look.shape) for look in looks],

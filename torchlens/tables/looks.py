@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from torchlens._arrow import Cells, Coded
-from torchlens._values.geometry import bytes_of, shape_of
+from torchlens._values.geometry import bytes_of, dtype_name, shape_of
 from torchlens._values.ghost import Ghost, Recorded
 from torchlens.tables.schema import that_fit
 
@@ -59,7 +59,7 @@ class Looks:
 
 def _look(tensor: Recorded, device: torch.device) -> Look:
     """The look of one tensor."""
-    dtype = str(tensor.dtype).removeprefix("torch.")
+    dtype = dtype_name(tensor.dtype)
     if isinstance(tensor, Tensor) and is_lazy(tensor):
         return Look(None, dtype, str(device), None)
     return Look(shape_of(tensor), dtype, str(device), bytes_of(tensor))

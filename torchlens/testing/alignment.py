@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from typing import Final, TypeAlias
 
+from torchlens.comparing.subsequence import common_subsequence, gaps, refined
 from torchlens.testing.description import LayerLine
-
-_MOST_PAIRS: Final = 4_000_000
-"""Above so many pairs of layers to compare, types that occur often start no match."""
-
-Key: TypeAlias = Callable[[LayerLine], Hashable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,46 +18,26 @@ class Pair:
 
 
 def align(old: Sequence[LayerLine], new: Sequence[LayerLine]) -> list[Pair]:
-    """Pairs in the order of both. Labels are no help: one new `relu` renumbers all that follow."""
-    keys: tuple[Key, ...] = (lambda line: (line.type, line.module), lambda line: line.type)
-    return list(_aligned(old, new, range(len(old)), range(len(new)), keys))
+    """Pairs in the order of both. Labels are no help: one new `relu` renumbers all that follow.
 
-
-def _aligned(
-    old: Sequence[LayerLine], new: Sequence[LayerLine], left: range, right: range, keys: tuple[Key, ...]
-) -> Iterator[Pair]:
-    """What the first key does not match is tried by the next; what none does is replaced, gone or new."""
-    if not keys:
-        alike = len(left) == len(right)
-        yield from (Pair(*both) for both in zip(left, right)) if alike else _unmatched(left, right)
-        return
-    ours, theirs = [keys[0](old[at]) for at in left], [keys[0](new[at]) for at in right]
-    start, end = _shared_ends(ours, theirs)
-    yield from (Pair(*both) for both in zip(left[:start], right[:start]))
-    inner, other = left[start : len(left) - end], right[start : len(right) - end]
-    matcher = SequenceMatcher(
-        None,
-        ours[start : len(ours) - end],
-        theirs[start : len(theirs) - end],
-        autojunk=len(inner) * len(other) > _MOST_PAIRS,
+    What neither module and type nor type alone aligns is replaced one by one if there is as much on both
+    sides, otherwise gone or new.
+    """
+    found = common_subsequence(
+        [(line.type, line.module) for line in old], [(line.type, line.module) for line in new]
     )
-    for tag, low, high, from_, to in matcher.get_opcodes():
-        if tag == "equal":
-            yield from (Pair(*both) for both in zip(inner[low:high], other[from_:to]))
-        else:
-            yield from _aligned(old, new, inner[low:high], other[from_:to], keys[1:])
-    yield from (Pair(*both) for both in zip(left[len(left) - end :], right[len(right) - end :]))
+    found = refined(found, [line.type for line in old], [line.type for line in new])
+    between = gaps(found, range(len(old)), range(len(new)))
+    aligned: list[Pair] = []
+    for at, (left, right) in enumerate(between):
+        aligned += _unaligned(left, right)
+        aligned += [Pair(*both) for both in found[at : at + 1]]
+    return aligned
 
 
-def _unmatched(left: range, right: range) -> Iterator[Pair]:
-    yield from (Pair(at, None) for at in left)
-    yield from (Pair(None, at) for at in right)
-
-
-def _shared_ends(ours: Sequence[Hashable], theirs: Sequence[Hashable]) -> tuple[int, int]:
-    """How many keys are the same at the start, and how many of the rest at the end."""
-    shorter = min(len(ours), len(theirs))
-    start = next((at for at in range(shorter) if ours[at] != theirs[at]), shorter)
-    rest = shorter - start
-    end = next((at for at in range(rest) if ours[-1 - at] != theirs[-1 - at]), rest)
-    return start, end
+def _unaligned(left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]:
+    if len(left) == len(right):
+        yield from (Pair(*both) for both in zip(left, right))
+    else:
+        yield from (Pair(at, None) for at in left)
+        yield from (Pair(None, at) for at in right)

@@ -15,11 +15,11 @@ from torch import Tensor
 from torchlens._trace.layering import LayerEntry
 from torchlens._trace.reader import TraceReader
 from torchlens._unseen import unseen
-from torchlens._values.geometry import shape_of
+from torchlens._values.geometry import dtype_name, shape_of
 from torchlens._values.ghost import Recorded
 from torchlens.errors import UnreadableError
 from torchlens.report.amounts import quantity
-from torchlens.testing.statistics import Statistics, statistics_of
+from torchlens.testing.statistics import StatisticTexts, statistic_texts
 from torchlens.testing.unfilled import find_unfilled
 
 Values: TypeAlias = Literal["stats", "exact"] | None
@@ -54,7 +54,7 @@ class LayerLine:
     """Layer label to the number of edges from its ops to those of this layer, in order of first use."""
     params: Mapping[str, str]
     """Address to shape, and dtype where it is not the layer's."""
-    values: Statistics | None = None
+    values: StatisticTexts | None = None
     first_op: int = field(default=0, compare=False)
     """Index of its first pass in the trace; not known of a layer that was read from a page."""
 
@@ -135,7 +135,7 @@ def _tensor(reader: TraceReader, op: int) -> str:
     row, slot = reader.numbers.rows[op], reader.numbers.slots[op]
     seen = reader.values.geometry(reader.tensor(row, slot), row, after=True)
     inplace = " in place" if reader.values.wrote(row, slot) else ""
-    return f"{_shape(shape_of(seen))} {_dtype(seen.dtype)}{inplace}"
+    return f"{_shape(shape_of(seen))} {dtype_name(seen.dtype)}{inplace}"
 
 
 def _runs(texts: Sequence[str]) -> Iterator[str]:
@@ -150,14 +150,14 @@ def _params(reader: TraceReader, entry: LayerEntry, dtypes: set[str]) -> Iterato
     used = dict.fromkeys(param for row in rows for _, param in reader.lineage.params[row])
     for param in used:
         held = reader.record.params[param]
-        dtype = _dtype(held.tensor.dtype)
+        dtype = dtype_name(held.tensor.dtype)
         text = _shape(shape_of(held.tensor))
         yield held.addresses[0], text if dtypes == {dtype} else f"{text} {dtype}"
 
 
-def _statistics(reader: TraceReader, ops: Sequence[int], unfilled: frozenset[int]) -> Statistics:
+def _statistics(reader: TraceReader, ops: Sequence[int], unfilled: frozenset[int]) -> StatisticTexts:
     filled = [op for op in ops if op not in unfilled]
-    found = statistics_of(value_of(reader, op) for op in filled)
+    found = statistic_texts(value_of(reader, op) for op in filled)
     left_out = len(ops) - len(filled)
     return {**found, "unfilled": f"{left_out}/{len(ops)}"} if left_out else found
 
@@ -174,7 +174,3 @@ def value_of(reader: TraceReader, op: int) -> Tensor | None:
 
 def _shape(shape: Sequence[int]) -> str:
     return "x".join("?" if size < 0 else str(size) for size in shape) or "scalar"
-
-
-def _dtype(dtype: object) -> str:
-    return str(dtype).removeprefix("torch.")

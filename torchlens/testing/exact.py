@@ -14,6 +14,7 @@ from torchlens._files.values import StoredValues
 from torchlens._files.writer import ValueWriter
 from torchlens._trace.reader import TraceReader
 from torchlens._unseen import unseen
+from torchlens._values.geometry import dtype_name
 from torchlens.errors import PathTakenError, UnwritablePathError
 from torchlens.report.amounts import quantity
 from torchlens.testing.description import LayerLine, value_of
@@ -103,9 +104,8 @@ def _apart(expected: Tensor | None, found: Tensor | None, tolerance: Tolerance) 
 def _out_of(expected: Tensor, found: Tensor, tolerance: Tolerance) -> str | None:
     """How many elements are further apart than is allowed, and how far; None if none are."""
     wide = torch.complex128 if expected.is_complex() else torch.float64
-    dtype = str(expected.dtype).removeprefix("torch.")
     before, now = expected.to(wide), found.to(wide)
-    distances, room = (now - before).abs(), tolerance.allowed(before.abs(), dtype)
+    distances, room = (now - before).abs(), tolerance.allowed(before.abs(), dtype_name(expected.dtype))
     same = (before == now) | (before.isnan() & now.isnan())
     far = ~same & ~(before.isfinite() & (distances <= room))  # an infinity has room for everything
     if not far.any():

@@ -13,8 +13,8 @@ from torchlens._trace.reader import TraceReader
 from torchlens._trace.reference import TensorRef, references_in
 from torchlens._unseen import unseen
 from torchlens.errors import TraceAssertionError, UnreadableError
-from torchlens.report.amounts import listed, quantity, shape_text
-from torchlens.report.sizes import shape_of
+from torchlens.report.amounts import listed, quantity
+from torchlens.report.sizes import look_text
 from torchlens.selectors import Sites
 from torchlens.testing.description import value_of
 from torchlens.testing.unfilled import find_unfilled
@@ -131,8 +131,7 @@ def _complaint(op: Op, inf: bool, tally: Finite) -> str:
 def _details(op: Op, inputs: Sequence[_Input]) -> Iterator[str]:
     where = op.module.address
     place = f", in {where}" if where else ""
-    dtype = str(op.dtype).removeprefix("torch.")
-    yield f"  {op.label}  {op.func_name}, {shape_text(shape_of(op._seen))} {dtype}{place}"
+    yield f"  {op.label}  {op.func_name}, {look_text(op._seen)}{place}"
     if op.call_site:
         yield f"    called at {op.call_site[-1]}"
     for read in inputs:

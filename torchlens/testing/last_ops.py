@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from torchlens._api.trace import Trace
 from torchlens._trace.op import Op
 from torchlens.errors import TorchLensError, TraceAssertionError
-from torchlens.report.amounts import listed, shape_text
-from torchlens.report.sizes import shape_of
+from torchlens.report.amounts import listed
+from torchlens.report.sizes import look_text
 from torchlens.testing.finite import assert_finite
 
 
@@ -35,8 +35,7 @@ def _lines(trace: Trace, most: int) -> Iterator[str]:
 
 def _line(op: Op) -> str:
     parents = [parent.label for parent in op.parents]
-    dtype = str(op.dtype).removeprefix("torch.")
-    text = f"  {op.label}  {shape_text(shape_of(op._seen))} {dtype}"
+    text = f"  {op.label}  {look_text(op._seen)}"
     text += f", from {listed(parents)}" if parents else ""
     return text + (f", at {op.call_site[-1]}" if op.call_site else "")
 

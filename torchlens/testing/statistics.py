@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite, sqrt
+from math import hypot, inf, isfinite, sqrt
 from typing import Final, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
+from torchlens._values.tally import Tally, pieces_of
 from torchlens.errors import OptionError
 from torchlens.validation.comparison import parts_of
 
 Magnitude = TypeVar("Magnitude", float, Tensor)
-Statistics: TypeAlias = Mapping[str, str]
+StatisticTexts: TypeAlias = Mapping[str, str]
 """Name to text; the values decide which there are of `min` ... `norm`, `sum`, `true`, `kept` ..."""
 
 NUMERIC: Final = ("min", "max", "mean", "std", "norm", "sum")
@@ -62,13 +63,13 @@ def _rtol_of(dtype: str) -> float:
     return _RTOL.get(dtype, _RTOL_OF_SMALL_FLOATS if dtype.startswith("float") else 0.0)
 
 
-def statistics_of(values: Iterable[Tensor | None]) -> Statistics:
+def statistic_texts(values: Iterable[Tensor | None]) -> StatisticTexts:
     """The statistics of the passes of one layer, taken together; None stands for a value that is not there.
 
     Complex numbers count as two real ones, and a sparse or quantized tensor as the numbers that make it up.
     NaN and infinities are counted, and left out of the rest.
     """
-    tally = _Tally()
+    tally = _PassTally()
     total = kept = 0
     for value in values:
         total += 1
@@ -76,24 +77,17 @@ def statistics_of(values: Iterable[Tensor | None]) -> Statistics:
             kept += 1
             for part in parts_of(value.detach()):
                 tally.add(part)
-    found = dict(tally.statistics()) if kept else {}
+    found = dict(tally.texts()) if kept else {}
     return found if kept == total else {**found, "kept": f"{kept}/{total}"}
 
 
 @dataclass(slots=True)
-class _Tally:
-    """What was seen of numbers, gathered tensor by tensor."""
+class _PassTally:
+    """What was seen of numbers, gathered tensor by tensor: integers and booleans exactly."""
 
-    count: int = 0
-    """Of finite numbers that are no integers."""
-    mean: float = 0.0
-    deviations: float = 0.0
-    """Sum of their squared distances from the mean."""
-    nans: int = 0
-    infinities: int = 0
-    bounds: list[float] = field(default_factory=list[float])
-    """The least and greatest of each tensor."""
+    floats: Tally = field(default_factory=Tally)
     whole_bounds: list[int] = field(default_factory=list[int])
+    """The least and greatest of each piece."""
     whole_sum: int | None = None
     true: int = 0
     booleans: int | None = None
@@ -103,43 +97,22 @@ class _Tally:
             self.true += int(part.sum())
             self.booleans = (self.booleans or 0) + part.numel()
         elif part.is_floating_point() or part.is_complex():
-            self._add_floats(part)
-        elif part.numel():
-            wide = part.cpu().long()
-            self.whole_bounds += map(int, wide.aminmax())
-            self.whole_sum = (self.whole_sum or 0) + int(wide.sum())
+            self.floats.add((torch.view_as_real(part) if part.is_complex() else part).reshape(-1))
+        else:
+            for piece in pieces_of(part.reshape(-1)):
+                wide = piece.long()
+                self.whole_bounds += map(int, wide.aminmax())
+                self.whole_sum = (self.whole_sum or 0) + int(wide.sum())
 
-    def _add_floats(self, part: Tensor) -> None:
-        wide = (torch.view_as_real(part) if part.is_complex() else part).cpu().to(torch.float64).flatten()
-        if not wide.numel():
-            return
-        low, high = map(float, wide.aminmax())
-        if not (isfinite(low) and isfinite(high)):  # NaN is the least and the greatest
-            self.nans += int(wide.isnan().sum())
-            self.infinities += int(wide.isinf().sum())
-            wide = wide[wide.isfinite()]
-            if not wide.numel():
-                return
-            low, high = map(float, wide.aminmax())
-        self.bounds += [low, high]
-        self._pool(wide.numel(), *map(float, torch.var_mean(wide, correction=0)))
-
-    def _pool(self, count: int, variance: float, mean: float) -> None:
-        """Take the numbers of one more tensor in, by what is known of them."""
-        shift, self.count = mean - self.mean, self.count + count
-        self.mean += shift * count / self.count
-        self.deviations += count * (variance + shift**2 * (1 - count / self.count))
-
-    def statistics(self) -> Iterator[tuple[str, str]]:
-        if self.bounds:
-            low, high = min(self.bounds), max(self.bounds)
-            noise = _NOISE * max(abs(low), abs(high))
-            spread = sqrt(self.deviations / self.count)
-            yield "min", _number(low)
-            yield "max", _number(high)
-            yield "mean", _number(self.mean if abs(self.mean) > noise else 0.0)
-            yield "std", _number(spread if spread > noise else 0.0)
-            yield "norm", _number(sqrt(self.deviations + self.count * self.mean**2))
+    def texts(self) -> Iterator[tuple[str, str]]:
+        floats = self.floats
+        if floats.finite:
+            noise = _NOISE * max(abs(floats.low), abs(floats.high))
+            yield "min", _number(floats.low)
+            yield "max", _number(floats.high)
+            yield "mean", _number(floats.mean if abs(floats.mean) > noise else 0.0)
+            yield "std", _number(floats.spread if floats.spread > noise else 0.0)
+            yield "norm", _number(sqrt(floats.finite) * hypot(floats.spread, floats.mean))
         elif self.whole_bounds:
             yield "min", str(min(self.whole_bounds))
             yield "max", str(max(self.whole_bounds))
@@ -147,9 +120,9 @@ class _Tally:
             yield "sum", str(self.whole_sum)
         if self.booleans is not None:
             yield "true", f"{self.true}/{self.booleans}"
-        counts = {"nan": self.nans, "inf": self.infinities}
-        yield from ((name, str(count)) for name, count in counts.items() if count)
-        if not (self.count or any(counts.values())) and self.whole_sum is None and self.booleans is None:
+        infinite = floats.positive_infinity + floats.negative_infinity
+        yield from ((name, str(count)) for name, count in (("nan", floats.nan), ("inf", infinite)) if count)
+        if not floats.count and self.whole_sum is None and self.booleans is None:
             yield "elements", "0"
 
 
@@ -159,7 +132,7 @@ def _number(value: float) -> str:
 
 
 def difference_of(
-    expected: Statistics, found: Statistics, dtypes: Iterable[str], tolerance: Tolerance
+    expected: StatisticTexts, found: StatisticTexts, dtypes: Iterable[str], tolerance: Tolerance
 ) -> str | None:
     """What sets two layers' statistics apart, the furthest first; None if all are within the tolerance.
 
