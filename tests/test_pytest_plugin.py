@@ -6,12 +6,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from tests.installation import ROOT, as_installed
+from tests.pytest_runs import run_pytest
 from torchlens.pytest_plugin import file_name
+
+LEFT_OUT = ("-p no:cacheprovider", "-p no:hypothesispytest", "-p no:anyio")  # they take seconds to import
+Run: TypeAlias = Callable[..., pytest.RunResult]
 
 NET = """
 import os
@@ -36,19 +42,23 @@ def trace():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> object:
+def run(pytester: pytest.Pytester) -> Run:
     """Runs pytest on the files of a folder, as where torchlens is installed."""
-    for name, value in as_installed(pytester.path / "installed").items():
-        monkeypatch.setenv(name, value)
-    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\ntestpaths = .")
+    installed = as_installed(pytester.path.parent / f"{pytester.path.name}.installed")
+    pytester.makeini(f"[pytest]\naddopts = {' '.join(LEFT_OUT)}\ntestpaths = .")
 
     def run(*arguments: str, **environment: str) -> pytest.RunResult:
-        with monkeypatch.context() as changed:
-            for name, value in environment.items():
-                changed.setenv(name, value)
-            return pytester.runpytest_subprocess(*arguments)
+        return run_pytest(pytester, *arguments, environment={**installed, **environment})
 
     return run
+
+
+@pytest.fixture
+def run_afresh(run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The same in a process that has imported nothing."""
+    for name, value in as_installed(pytester.path / "installed").items():
+        monkeypatch.setenv(name, value)
+    return pytester.runpytest_subprocess
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -59,7 +69,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_missing_written_met_and_changed(run, pytester: pytest.Pytester) -> None:
+def test_missing_written_met_and_changed(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_net=NET + "def test_net(trace, trace_regression):\n    trace_regression(trace)\n"
     )
@@ -132,7 +142,7 @@ class TestInClass:
 )
 
 
-def test_names_modes_and_workers(run, pytester: pytest.Pytester) -> None:
+def test_names_modes_and_workers(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(**{"sub/test_one": NAMES, "sub/test_two": NAMES})
     result = run("--torchlens-update", "-n", "2")
     result.assert_outcomes(passed=24)
@@ -187,7 +197,7 @@ def test_damaged(trace, trace_regression):
 )
 
 
-def test_what_cannot_be_meant(run, pytester: pytest.Pytester) -> None:
+def test_what_cannot_be_meant(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_net=MISUSE)
     result = run("--torchlens-update")
     result.assert_outcomes(failed=4, passed=2)
@@ -208,7 +218,7 @@ def test_what_cannot_be_meant(run, pytester: pytest.Pytester) -> None:
     )
 
 
-def test_snapshots_of_no_test_are_named(run, pytester: pytest.Pytester) -> None:
+def test_snapshots_of_no_test_are_named(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_net=NET + "def test_net(trace, trace_regression):\n    trace_regression(trace, 'a')\n"
     )
@@ -222,7 +232,7 @@ def test_snapshots_of_no_test_are_named(run, pytester: pytest.Pytester) -> None:
     run("test_net.py::test_net").stdout.no_fnmatch_line("*of no test*")
 
 
-def test_snapshots_of_tests_whose_names_need_a_digest(run, pytester: pytest.Pytester) -> None:
+def test_snapshots_of_tests_whose_names_need_a_digest(run: Run, pytester: pytest.Pytester) -> None:
     long = f"test_{'long_' * 30}"
     pytester.makepyfile(
         test_net=NET
@@ -235,7 +245,7 @@ def test_snapshots_of_tests_whose_names_need_a_digest(run, pytester: pytest.Pyte
     run().stdout.no_fnmatch_line("*of no test*")
 
 
-def test_a_folder_that_cannot_be_written(run, pytester: pytest.Pytester) -> None:
+def test_a_folder_that_cannot_be_written(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_net=NET + "def test_net(trace, trace_regression):\n    trace_regression(trace)\n"
     )
@@ -283,7 +293,7 @@ def test_unused(tl_capture):
 )
 
 
-def test_a_failure_shows_what_was_captured(run, pytester: pytest.Pytester) -> None:
+def test_a_failure_shows_what_was_captured(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_net=CAPTURES)
     result = run()
     result.assert_outcomes(passed=1, failed=5)
@@ -318,14 +328,14 @@ def test_no_torch():
 """
 
 
-def test_it_loads_no_torch(run, pytester: pytest.Pytester) -> None:
+def test_it_loads_no_torch(run_afresh: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_quiet=QUIET)
-    run("-p", "no:hypothesispytest").assert_outcomes(passed=1)
-    result = run("--help")
+    run_afresh().assert_outcomes(passed=1)
+    result = run_afresh("--help")
     result.stdout.fnmatch_lines(["torchlens:", "*--torchlens-update*"])
 
 
-def test_it_can_be_left_out(run, pytester: pytest.Pytester) -> None:
+def test_it_can_be_left_out(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_net="def test_net(trace_regression): pass")
     run("-p", "no:torchlens").stdout.fnmatch_lines(["E *fixture 'trace_regression' not found"])
 

@@ -19,6 +19,8 @@ from tests.installation import ROOT, as_installed
 PAGE = ROOT / "docs" / "tour.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+ADDOPTS = "-p no:cacheprovider -p no:hypothesispytest -p no:anyio"
+"""The page needs no other plugins, which take seconds to import."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
     environment = as_installed(tmp_path / "installed")
-    settings = {"COLUMNS": "90", "PYTHONIOENCODING": "utf-8", "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    settings = {"COLUMNS": "90", "PYTHONIOENCODING": "utf-8", "PYTEST_ADDOPTS": ADDOPTS}
     yield Reader(folder, {**environment, **settings})
     sys.modules.pop("model", None)
 
