@@ -6,10 +6,8 @@ branch on and constants do not share; a fake made of each tensor as it is met wo
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, cast
 
 from torch import Tensor
@@ -27,6 +25,7 @@ from torchlens._capture.kinds import Special, classify
 from torchlens._capture.refusals import refuse_unsupported
 from torchlens._capture.session import refuse_nested
 from torchlens._capture.unwrapping import unwrapped
+from torchlens._capture.user_lines import places_of, user_lines
 from torchlens._capture.writes import Target, out_targets
 from torchlens._replay.pieces import whole
 from torchlens._terms import Selector
@@ -119,16 +118,10 @@ def _name(operator: object) -> str:
 
 
 def _place(error: Exception) -> str:
-    """Where it went wrong: the innermost line that is neither torch's nor ours; empty if there is none."""
+    """Where it went wrong: the innermost line of the user's code; empty if there is none."""
     place = ""
-    at: TracebackType | None = error.__traceback__
-    while at is not None:
-        frame, line = at.tb_frame, at.tb_lineno
-        if str(frame.f_globals.get("__name__")).partition(".")[0] not in ("torch", "torchlens"):
-            file = frame.f_code.co_filename
-            source = linecache.getline(file, line).strip()
-            place = f"; at {file}:{line} in {frame.f_code.co_name}" + (f", `{source}`" if source else "")
-        at = at.tb_next
+    for line in user_lines(places_of(error.__traceback__), 1):
+        place = f"; at {line.file}:{line.line} in {line.function}" + (f", `{line.text}`" if line.text else "")
     return place
 
 

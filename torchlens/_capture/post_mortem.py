@@ -6,31 +6,26 @@ have the function that was called and its arguments. What is kept of them is tex
 
 from __future__ import annotations
 
-import linecache
-import os
 import reprlib
-import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, TracebackType
 from typing import Any, Final, cast
 
 import torch
 from torch import Tensor
 
 from torchlens._capture.modules import forward_offset
+from torchlens._capture.user_lines import places_of, user_lines
 from torchlens._keys.lookups import variables
 from torchlens._keys.names import torch_name
-from torchlens._records import FailedArgument, FailedCall, Failure, ModuleCallEntry, Opaque, SourceLine
+from torchlens._records import FailedArgument, FailedCall, Failure, ModuleCallEntry, Opaque
 from torchlens._values.geometry import dtype_name, shape_of
 from torchlens._values.plain import SCALARS, opaque, plain
 
 _MOST_LINES: Final = 8
 _MOST_ARGUMENTS: Final = 64
-_OF_PYTHON: Final = sysconfig.get_paths()["stdlib"] + os.sep
-_INSTALLED: Final = ("site-packages", "dist-packages")
-"""Folders in that of Python's own modules, for those of others."""
 
 Identify = Callable[[Tensor], tuple[tuple[int, int] | None, str | None]]
 """Tells the row and output slot that gave a tensor last, and the address of the parameter that it is."""
@@ -57,13 +52,13 @@ class PostMortem:
         It raises nothing for what it cannot find out: the model's exception is on its way.
         """
         with torch._C.DisableTorchFunction():
-            places = list(_places(error.__traceback__))
+            places = list(places_of(error.__traceback__))
             module_call, in_hook = _or_none(lambda: self._module_call(places, calls, index_of)) or (0, False)
             return Failure(
                 type(error).__name__,
                 _message(error),
                 _or_none(lambda: "".join(traceback.format_exception(error))) or "",
-                _or_none(lambda: tuple(_lines(places))) or (),
+                _or_none(lambda: tuple(user_lines(places, _MOST_LINES))) or (),
                 module_call,
                 in_hook,
                 _or_none(lambda: self._failed_call(error)),
@@ -91,7 +86,7 @@ class PostMortem:
         for found in _chain(error):
             running = [
                 names
-                for place in _places(found.__traceback__)
+                for place in places_of(found.__traceback__)
                 if place.tb_frame.f_code is self._handler
                 and (names := variables(place.tb_frame))["self"] is self._mode
             ]
@@ -171,13 +166,6 @@ def _or_none(ask: Callable[[], Any]) -> Any:
         return None
 
 
-def _places(found: TracebackType | None) -> Iterator[TracebackType]:
-    """Where an exception passed through, outermost first."""
-    while found is not None:
-        yield found
-        found = found.tb_next
-
-
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """An exception and those that led to it, newest first."""
     seen: set[int] = set()
@@ -187,25 +175,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         yield found
         hidden = found.__cause__ is None and found.__suppress_context__
         found = found.__context__ if found.__cause__ is None and not hidden else found.__cause__
-
-
-def _lines(places: list[TracebackType]) -> Iterator[SourceLine]:
-    shown = [place for place in places if not _is_hidden(place.tb_frame)]
-    for place in shown[-_MOST_LINES:]:
-        frame, line = place.tb_frame, place.tb_lineno
-        file = frame.f_code.co_filename
-        text = linecache.getline(file, line, frame.f_globals).strip()
-        yield SourceLine(file, line, frame.f_code.co_name, text)
-
-
-def _is_hidden(frame: FrameType) -> bool:
-    """Whether a line in it says nothing of the user's code: it is torch's, ours or Python's own."""
-    name = frame.f_globals.get("__name__")
-    if isinstance(name, str) and name.partition(".")[0] in ("torch", "torchlens"):
-        return True
-    file = frame.f_code.co_filename
-    inside = file.removeprefix(_OF_PYTHON)
-    return inside != file and not inside.startswith(_INSTALLED)
 
 
 def _message(error: BaseException) -> str:

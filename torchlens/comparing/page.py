@@ -130,7 +130,7 @@ def _value(side: Side) -> str:
     text = f"{shape_text(side.shape)} {side.dtype}"
     found = side.statistics
     if found is None:
-        return text
+        return f"{text}; {side.statistics_reason}"
     text += "" if found.of == "elements" else f", {found.of}"
     named = (("min", found.minimum), ("max", found.maximum), ("mean", found.mean), ("std", found.std))
     text += "".join(f", {name} {value:.4g}" for name, value in named if value is not None)
