@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -363,3 +364,28 @@ def test_a_save_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
         (tmp_path / f"{name}.part").touch()
         tl.save(tl.trace(nn.ReLU(), floats(2)), tmp_path / name)
         assert tl.load(tmp_path / name).ops
+
+
+@pytest.mark.parametrize("index", [-1, 3, 10**12])
+def test_sparse_indices_that_lead_out_of_the_tensor(index: int, tmp_path: Path) -> None:
+    unsorted = torch.sparse_csr_tensor([0, 2, 3], [2, 0, 1], [1.0, 2.0, 3.0], (2, 3), check_invariants=False)
+    path = tmp_path / "run"
+    tl.save(tl.trace(lambda x: x * 2, unsorted), path)
+    parts = parts_of(path)
+    columns = torch.tensor([2, 0, 1]).numpy().tobytes()
+    assert columns in parts[VALUES]
+    changed = torch.tensor([2, index, 1]).numpy().tobytes()
+    parts[VALUES] = parts[VALUES].replace(columns, changed)
+    table = pa.ipc.open_stream(parts["storages.arrow"]).read_all()
+    hashes = [
+        hashlib.sha256(parts[VALUES][begin : begin + nbytes]).hexdigest() if shard is not None else ""
+        for shard, begin, nbytes in zip(*(table[n].to_pylist() for n in ("shard", "begin", "nbytes")))
+    ]
+    at = table.schema.get_field_index("sha256")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.set_column(at, table.schema.field(at), pa.array(hashes)))
+    parts["storages.arrow"] = sink.getvalue().to_pybytes()
+    sealed(parts)
+    with pytest.raises(DamagedFileError, match=r"indices of a sparse tensor lead out of it|cannot be made"):
+        loaded_from(parts, tmp_path)

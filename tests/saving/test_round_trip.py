@@ -168,22 +168,28 @@ def many_types() -> list[Tensor]:
         torch.complex64,
         torch.float8_e5m2,
     )
-    return [real.to(kind) for kind in kinds] + [
-        real.to(torch.complex64).conj(),
-        torch._neg_view(real),
-        real.t(),
-        real[:, 1:].expand(4, 2, 2),
-        torch.empty(0, 3),
-        torch.tensor(float("nan")),
-        torch.empty(2, 3, device="meta"),
-        torch.quantize_per_tensor(real, 0.1, 3, torch.quint8),
-        torch.quantize_per_channel(real, torch.tensor([0.1, 0.2]), torch.tensor([0, 1]), 0, torch.qint8),
-        real.to_sparse(),
-        real.to_sparse_csr(),
-        real.to_sparse_csc(),
-        real.to_sparse_bsr((1, 3)),
-        torch.nested.nested_tensor([real, real[:1]]),
-    ]
+    return (
+        [real.to(kind) for kind in kinds]
+        + [
+            real.to(torch.complex64).conj(),
+            torch._neg_view(real),
+            real.t(),
+            real[:, 1:].expand(4, 2, 2),
+            torch.empty(0, 3),
+            torch.tensor(float("nan")),
+            torch.empty(2, 3, device="meta"),
+            torch.quantize_per_tensor(real, 0.1, 3, torch.quint8),
+            torch.quantize_per_channel(real, torch.tensor([0.1, 0.2]), torch.tensor([0, 1]), 0, torch.qint8),
+            real.to_sparse(),
+            real.to_sparse_csr(),
+            real.to_sparse_csc(),
+            real.to_sparse_bsr((1, 3)),
+            torch.sparse_csr_tensor(
+                [0, 2, 3], [2, 0, 1], real[0], (2, 3), check_invariants=False
+            ),  # not sorted
+            torch.nested.nested_tensor([real, real[:1]]),
+        ]
+    )
 
 
 def sort_of(value: Tensor) -> str:

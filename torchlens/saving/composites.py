@@ -24,6 +24,7 @@ _PER_TENSOR: Final = (torch.per_tensor_affine, torch.per_tensor_symmetric)
 _PER_CHANNEL: Final = (torch.per_channel_affine, torch.per_channel_symmetric)
 _BY_ROWS: Final = (torch.sparse_csr, torch.sparse_bsr)
 _BY_COLUMNS: Final = (torch.sparse_csc, torch.sparse_bsc)
+_BY_BLOCKS: Final = (torch.sparse_bsr, torch.sparse_bsc)
 
 
 def describe(tensor: Tensor, number: PartNumber) -> Json | None:
@@ -128,17 +129,28 @@ def _composed_nested(fields: Fields, look: Look, base: Tensor, part_of: PartOf) 
 
 def _composed_sparse(fields: Fields, look: Look, base: Tensor, part_of: PartOf) -> Tensor:
     indices, values = map(part_of, fields.counts("sparse"))
-    is_coalesced = fields.flag("is_coalesced")
-    return torch.sparse_coo_tensor(
-        indices, values, look.shape, check_invariants=True, is_coalesced=is_coalesced
-    )
+    made = torch.sparse_coo_tensor(indices, values, look.shape, check_invariants=True)
+    return made._coalesced_(fields.flag("is_coalesced"))  # said of indices that are not sorted, too
 
 
 def _composed_compressed(fields: Fields, look: Look, base: Tensor, part_of: PartOf) -> Tensor:
-    compressed, plain, values = map(part_of, fields.counts("compressed"))
-    return torch.sparse_compressed_tensor(
-        compressed, plain, values, look.shape, layout=look.layout, check_invariants=True
-    )
+    parts = compressed, plain, values = tuple(map(part_of, fields.counts("compressed")))
+    make = cast("Callable[..., Tensor]", torch.sparse_compressed_tensor)
+    try:
+        return make(*parts, look.shape, layout=look.layout, check_invariants=True)
+    except RuntimeError as error:
+        if "sorted and distinct" not in str(error):
+            raise
+    # torch makes such tensors and computes with them; that nothing leads out of them is seen to here
+    blocks = values.shape[plain.dim() : plain.dim() + 2] if look.layout in _BY_BLOCKS else (1, 1)
+    batch = compressed.dim() - 1
+    across = 1 if look.layout in _BY_ROWS else 0
+    limit = look.shape[batch + across] // blocks[across]
+    rises = bool((compressed.diff(dim=-1) >= 0).all()) and bool((compressed[..., 0] == 0).all())
+    ends = bool((compressed[..., -1] == plain.shape[-1]).all())
+    if not (rises and ends and int(plain.min()) >= 0 and int(plain.max()) < limit):
+        raise ValueError("the indices of a sparse tensor lead out of it")
+    return make(*parts, look.shape, layout=look.layout, check_invariants=False)
 
 
 _COMPOSERS: Final[Mapping[str, Callable[[Fields, Look, Tensor, PartOf], Any]]] = {

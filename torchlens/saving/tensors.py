@@ -29,6 +29,8 @@ WITHHELD: Final = (
 )
 _MOST_UNSEEN: Final = 4
 """How many times what tensors show of a storage may be written of it."""
+_SMALL: Final = 2**16
+"""Bytes of a storage that is written whole, whatever tensors show of it."""
 _UNINITIALISED: Final = "a parameter that a lazy module will fill has no elements yet"
 
 
@@ -198,7 +200,7 @@ def _blob(tensor: Tensor | None, first: int, past: int) -> Blob:
     source = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     storage = tensor.untyped_storage()
     past = min(past, storage.nbytes())  # what was not kept may have lain on more of it
-    if storage.nbytes() <= _MOST_UNSEEN * (past - low):
+    if storage.nbytes() <= max(_MOST_UNSEEN * (past - low), _SMALL):
         low, past = 0, storage.nbytes()
     return Blob(source.set_(storage, low, (past - low,), (1,)), past - low, tensor.dtype, low)
 
