@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+import torchlens as tl
 from torchlens.comparing.differences import Difference, IncomparableError, measure
 
 NAN, INF = math.nan, math.inf
@@ -152,3 +153,23 @@ def test_a_value_in_pieces_is_as_one(values: list[tuple[float, float]], repeats:
         (x != y and not (x != x and y != y)) or math.copysign(1, x) != math.copysign(1, y) for x, y in values
     ]
     assert found.unequal <= sum(bits) * repeats
+
+
+def test_a_sparse_value_too_large_to_be_dense() -> None:
+    wide = torch.sparse_coo_tensor([[0], [1]], [1.0], (200_000, 200_000))
+    with pytest.raises(IncomparableError, match="40,000,000,000 elements are too many"):
+        measure(wide, wide * 2)
+    trace = tl.trace(lambda x: x * 2, wide)
+    found = tl.Bundle({"a": trace, "b": trace}).compare("a", "b")
+    assert len(list(found)) == 3 and not found.equal
+
+
+@pytest.mark.parametrize("name", ["float4_e2m1fn_x2", "float8_e4m3fn", "float8_e8m0fnu"])
+def test_values_of_few_bits_are_compared_or_say_why_not(name: str) -> None:
+    if not hasattr(torch, name):
+        pytest.skip(f"this torch has no {name}")
+    x = torch.tensor([1, 2, 3], dtype=torch.uint8).view(getattr(torch, name))
+    trace = tl.trace(lambda x: x.clone(), x)
+    bundle = tl.Bundle({"a": trace, "b": trace})
+    assert len(list(bundle.compare("a", "b"))) == 3
+    assert not bundle.first_divergence("a", "b")

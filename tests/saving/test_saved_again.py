@@ -183,3 +183,8 @@ def test_values_of_a_directory_that_is_gone(tmp_path: Path) -> None:
 def test_a_hidden_file(tmp_path: Path) -> None:
     tl.save(tl.trace(nn.ReLU(), torch.ones(3)), tmp_path / ".tlens")
     assert (tmp_path / ".tlens").is_file() and tl.load(tmp_path / ".tlens").ops
+
+
+def test_a_value_expanded_beyond_any_memory_is_checked(tmp_path: Path) -> None:
+    trace = tl.trace(lambda x: x.expand(2**40, 2**20)[0, 0] + 1, torch.randn(1))
+    assert trace.check() and round_trip(trace, tmp_path / "run.tlens").check()

@@ -16,6 +16,9 @@ from torchlens.report.sizes import shape_of
 _PIECE: Final = 1 << 15
 """Elements that are compared at a time, so that they stay in the processor's cache."""
 
+_MOST_DENSE: Final = 1 << 26
+"""Elements of a sparse value that is made dense, half a gigabyte in float64."""
+
 
 class IncomparableError(Exception):
     """Two values have no elements to compare one by one; the text says why."""
@@ -122,6 +125,10 @@ def _plain(value: Tensor) -> Tensor:
     if value.is_quantized:
         return value.dequantize()
     if value.layout is not torch.strided:
+        if value.numel() > _MOST_DENSE:
+            raise IncomparableError(
+                f"a sparse value is compared as a dense one, and {value.numel():,} elements are too many"
+            )
         return value.to_dense()
     return value.resolve_conj().resolve_neg()
 

@@ -65,5 +65,10 @@ def _of(dtype: torch.dtype) -> Tolerance:
     known = _OF_DTYPE.get(dtype)
     if known is not None:
         return known
+    if not dtype.is_floating_point:
+        return _EXACT
     # eight bits and less, for which torch states nothing: the distance between 1 and its neighbour
-    return Tolerance(torch.finfo(dtype).eps, 1e-5) if dtype.is_floating_point else _EXACT
+    try:
+        return Tolerance(torch.finfo(dtype).eps, 1e-5)
+    except NotImplementedError:  # of a dtype that only packs bits, as float4 does
+        return _EXACT
