@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -13,7 +12,7 @@ from typing import Any, Final, cast, get_args
 from torch import Tensor
 
 from torchlens import _arrow
-from torchlens._files.sealed import Fields, as_list, as_object, parse, unseal
+from torchlens._files.sealed import Fields, as_list, as_object, parse
 from torchlens._keys.chains import Frame
 from torchlens._records import Failure, Kind, ModuleCallEntry, OpNumbers, Reached, Record, Rows, Side
 from torchlens._trace.features import Features
@@ -24,7 +23,7 @@ from torchlens._values.ledger import Ledger, MetadataWrite, Write
 from torchlens._values.lineage import Lineage
 from torchlens._values.storage_index import StorageIndex
 from torchlens._values.versions import version_of
-from torchlens.errors import DamagedFileError, FileFormatError
+from torchlens.errors import DamagedFileError
 from torchlens.flops.cost import Cost
 from torchlens.saving.archive import Archive, open_archive
 from torchlens.saving.arguments import decode
@@ -32,24 +31,15 @@ from torchlens.saving.blobs import Kept, MappedBlobs, check_places
 from torchlens.saving.checks import as_count, as_integer, check_below
 from torchlens.saving.facts import FactReader
 from torchlens.saving.functions import Unresolved, resolve
-from torchlens.saving.layout import (
-    FORMAT,
-    MANIFEST,
-    RECORD,
-    SHARD_NAME,
-    TABLES,
-    VERSION,
-    table_name,
-)
+from torchlens.saving.layout import RECORD, TABLES, table_name
 from torchlens.saving.loaded_tensors import LoadedTensors
+from torchlens.saving.manifest import Manifest, read_manifest
 from torchlens.saving.saved_reader import SavedReader, Told
 
 Columns = Mapping[str, list[Any]]
 _KINDS: Final = frozenset(get_args(Kind))
 _SIDES: Final = frozenset(["left", "right", "unknown", None])
 _KEYWORDS: Final = (dict, type(None))
-_MOST_MANIFEST: Final = 2**24
-"""Bytes. Its parts are a dozen and a file for each GiB of values."""
 
 
 def read_trace(path: Path, features: Features) -> SavedReader:
@@ -61,50 +51,17 @@ def read_trace(path: Path, features: Features) -> SavedReader:
     archive = open_archive(path)
     try:
         with unseen():
-            return _Building(archive, _manifest_of(archive), features).reader()
-    except (ValueError, TypeError, LookupError, OverflowError, RecursionError, MemoryError) as error:
+            return _Building(archive, read_manifest(archive), features).reader()
+    except (ValueError, TypeError, LookupError, OverflowError, RuntimeError, MemoryError) as error:
         raise DamagedFileError(f"{path} is damaged: {error}; copy it again") from error
     except OSError as error:
         raise DamagedFileError(f"{path} cannot be read: {error.strerror}; copy it again") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Manifest:
-    parts: Mapping[str, Fields]
-    """By name of the file."""
-
-    def shards(self) -> dict[int, int]:
-        """Sizes of the safetensors files, by number."""
-        names = [name for name in self.parts if SHARD_NAME.fullmatch(name)]
-        return {int(name[7:12]): self.parts[name].count("bytes") for name in names}
-
-
-def _manifest_of(archive: Archive) -> _Manifest:
-    if archive.size(MANIFEST) > _MOST_MANIFEST:
-        raise ValueError(f"its manifest has {archive.size(MANIFEST)} bytes")
-    octets = archive.read(MANIFEST)
-    fields = Fields(parse(octets))  # a later version may have no checksum
-    kind, version = (fields.any(name) if name in fields else None for name in ("format", "version"))
-    if kind != FORMAT or type(version) is not int or version != VERSION:
-        raise FileFormatError(
-            f"{archive.path} says format {str(kind)[:40]!r}, version {str(version)[:40]}; this release reads "
-            f"{FORMAT!r}, version {VERSION}: read it with the release that wrote it"
-        )
-    parts = {name: Fields(part) for name, part in as_object(Fields(unseal(octets)).any("parts")).items()}
-    for name, part in parts.items():
-        if name not in archive.names():
-            raise ValueError(f"its part {name[:80]!r} is missing")
-        if archive.size(name) != part.count("bytes"):
-            raise ValueError(f"{name} has {archive.size(name)} bytes, {part.count('bytes')} were written")
-    if missing := {RECORD, *map(table_name, TABLES)} - parts.keys():
-        raise ValueError(f"its manifest does not name {min(missing)}")
-    return _Manifest(parts)
-
-
 class _Building:
     """Puts a record together from the parts of a file."""
 
-    def __init__(self, archive: Archive, manifest: _Manifest, features: Features) -> None:
+    def __init__(self, archive: Archive, manifest: Manifest, features: Features) -> None:
         self._archive = archive
         self._manifest = manifest
         self._features = features
