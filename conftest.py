@@ -1,12 +1,12 @@
 """Examples in the README, in docs/ and in docstrings are tests: `pytest README.md docs torchlens`."""
 
-from doctest import ELLIPSIS, IGNORE_EXCEPTION_DETAIL
+from doctest import ELLIPSIS
 
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
-FLAGS = ELLIPSIS | IGNORE_EXCEPTION_DETAIL
+FLAGS = ELLIPSIS
 
 pages = Sybil(
     parsers=[PythonCodeBlockParser(doctest_optionflags=FLAGS)],

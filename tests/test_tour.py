@@ -18,7 +18,7 @@ from tests.installation import ROOT, as_installed
 
 PAGE = ROOT / "docs" / "tour.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+FLAGS = doctest.ELLIPSIS
 ADDOPTS = "-p no:cacheprovider -p no:hypothesispytest -p no:anyio"
 """The page needs no other plugins, which take seconds to import."""
 
@@ -116,7 +116,10 @@ def test_the_tour(reader: Reader) -> None:
         reader.do(block)
     assert {path.name for path in reader.folder.iterdir()} >= {"run.tlens", "ops.parquet", "__traces__"}
     commands = re.findall(r"- run: (.*)", (reader.folder / ".github/workflows/tests.yml").read_text())
-    assert commands == ["pip install -r requirements.txt", "pytest"]
+    assert commands == ["pip install -r requirements.txt", "pytest --ignore=vendor"]
+    requirements = (reader.folder / "requirements.txt").read_text().split()
+    torch = next(word for block in blocks() for word in block.text.split() if word.startswith("torch=="))
+    assert requirements == [torch, "pytest", "./vendor/torchlens"], "the release that the tour installs"
     reader.run(Block("bash", commands[1], "", 0))
     assert "1 passed" in reader.output
 
