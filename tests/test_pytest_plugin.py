@@ -102,7 +102,7 @@ def test_missing_written_met_and_changed(run: Run, pytester: pytest.Pytester) ->
     result.stdout.re_match_lines(
         [
             r"E +.*TraceAssertionError: the trace is not as __traces__/test_net/test_net.txt has it:",
-            r"E +mul_1 +\w+ [\d.]+ instead of [\d.]+, tolerance [\d.e-]+",
+            r"E +mul_1 \(.*py:12\) +\w+ [\d.]+ instead of [\d.]+, tolerance [\d.e-]+.* <- starts here",
             r"E +linear_2 ",
             r"E +expected\? to write it anew: pytest 'test_net.py::test_net' --torchlens-update",
         ]
@@ -114,7 +114,7 @@ def test_missing_written_met_and_changed(run: Run, pytester: pytest.Pytester) ->
     result.stdout.fnmatch_lines(
         [
             "E *parameters * 31 in 4 tensors instead of 26 in 4 tensors",
-            "E *tanh_1 * is new, after mul_1",
+            "E *tanh_1 (test_net.py:*)  is new, after mul_1  <- starts here",
             "E *linear_2 * shape 1x3 instead of 1x2",
             "E *linear_2 * reads tanh_1 instead of mul_1",
             "E *linear_2 * parameter second.weight 3x4 instead of 2x4",
@@ -170,7 +170,7 @@ def test_names_modes_and_workers(run: Run, pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=4, deselected=20)
     result = run("-k", "InClass and test_named", FACTOR="1.00001")
     result.assert_outcomes(failed=2, deselected=22)
-    result.stdout.re_match_lines([r"E +mul_1 +\d of 4 elements differ, by up to "])
+    result.stdout.re_match_lines([r"E +mul_1 \(.*\) +\d of 4 elements differ, by up to "])
 
 
 MISUSE = (
@@ -310,7 +310,7 @@ def test_a_failure_shows_what_was_captured(run: Run, pytester: pytest.Pytester) 
             "*torchlens capture 1*",
             "*torchlens capture 2*",
             "Net * forward, failed",
-            "the last 1 of 1 ops:",
+            "last ops * at",
             "*test_freed*",
             "*torchlens capture 1*",
             "<Trace, freed by cleanup()>: *",

@@ -36,7 +36,7 @@ def test_the_message_is_a_difference_of_ops() -> None:
     assert str(caught.value).splitlines() == [
         "the second trace has another graph than the first:",
         "",
-        "  linear_1  shape 1x3 instead of 1x2",
+        "  linear_1  shape 1x3 instead of 1x2  <- starts here",
         "  linear_1  parameter 0.weight 3x2 instead of 2x2",
         "  linear_1  parameter 0.bias 3 instead of 2",
         "  tanh_1    stands in place of relu_1",
@@ -53,7 +53,10 @@ def test_many_differences_are_counted() -> None:
 
 def test_which_operand_is_which() -> None:
     one, other = (tl.trace(subtracts(first), torch.ones(2)) for first in (True, False))
-    with pytest.raises(AssertionError, match="sub_1  reads exp_1, mul_1 instead of mul_1, exp_1"):
+    with pytest.raises(
+        AssertionError,
+        match=r"sub_1 \(test_graphs.py:\d+\)  reads exp_1, mul_1 instead of mul_1, exp_1  <- starts here$",
+    ):
         assert_same_graph(one, other)
 
 

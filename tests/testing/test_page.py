@@ -21,8 +21,8 @@ def looped() -> Any:
 
 
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], type[Exception], str]] = {
-    "empty": (lambda text: b"", FileFormatError, "is no snapshot of a trace"),
-    "something else": (lambda text: b"{}", FileFormatError, "is no snapshot of a trace"),
+    "empty": (lambda text: b"", FileFormatError, "is empty, and no snapshot .* --torchlens-update"),
+    "something else": (lambda text: b"{}", FileFormatError, "is no snapshot of a trace; delete it"),
     "newer": (lambda text: text.replace(b"format 1", b"format 2"), FileFormatError, "has format 2"),
     "cut off": (lambda text: text[:-20], DamagedFileError, "no checksum at its end"),
     "edited": (lambda text: text.replace(b"3x4", b"3x5"), DamagedFileError, "by hand or by a merge"),
@@ -44,7 +44,7 @@ def test_a_damaged_snapshot_says_so(name: str, snapshot: Snapshot) -> None:
     with pytest.raises(error, match=message):
         snapshot.check(looped())
     if name == "something else":
-        with pytest.raises(PathTakenError, match="is no snapshot, and is not written over"):
+        with pytest.raises(PathTakenError, match="is no snapshot, and is not written over; delete it"):
             snapshot.update(looped())
         assert snapshot.path.read_bytes() == b"{}"
     else:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import prod
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from torch import Tensor
@@ -19,6 +20,7 @@ from torchlens._values.geometry import dtype_name, shape_of
 from torchlens._values.ghost import Recorded
 from torchlens.errors import UnreadableError
 from torchlens.report.amounts import quantity
+from torchlens.tables.frames import files_of_torch
 from torchlens.testing.statistics import StatisticTexts, statistic_texts
 from torchlens.testing.unfilled import find_unfilled
 
@@ -57,6 +59,8 @@ class LayerLine:
     values: StatisticTexts | None = None
     first_op: int = field(default=0, compare=False)
     """Index of its first pass in the trace; not known of a layer that was read from a page."""
+    place: str = field(default="", compare=False)
+    """`net.py:7`: where it was called, in the innermost file that is not torch's; empty if not known."""
 
     @property
     def type(self) -> str:
@@ -67,6 +71,16 @@ class LayerLine:
     def dtypes(self) -> list[str]:
         """The dtypes of its passes."""
         return [run.split(" ")[1] for run in self.tensors.split("; ")]
+
+    @property
+    def is_partly_known(self) -> bool:
+        """Whether there are values among its passes that nothing is said of."""
+        return self.values is not None and not {"kept", "unfilled"}.isdisjoint(self.values)
+
+    def param(self, address: str) -> tuple[str, str]:
+        """Shape and dtype of a parameter that it uses."""
+        shape, _, dtype = self.params[address].partition(" ")
+        return shape, dtype or self.dtypes[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +142,17 @@ def _line(reader: TraceReader, entry: LayerEntry, unfilled: frozenset[int] | Non
         dict(_params(reader, entry, {text.split(" ")[1] for text in tensors})),
         None if unfilled is None else _statistics(reader, entry.ops, unfilled),
         entry.ops[0],
+        _place(reader, entry.ops[0]),
     )
+
+
+def _place(reader: TraceReader, op: int) -> str:
+    frames = reader.frames(reader.numbers.rows[op])
+    in_torch = files_of_torch({frame.file for frame in frames})
+    innermost = next((frame for frame in reversed(frames) if frame.file not in in_torch), None)
+    if innermost is None or innermost.line is None:
+        return ""
+    return f"{Path(innermost.file).name}:{innermost.line}"
 
 
 def _tensor(reader: TraceReader, op: int) -> str:

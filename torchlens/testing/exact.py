@@ -17,9 +17,10 @@ from torchlens._unseen import unseen
 from torchlens._values.geometry import dtype_name
 from torchlens.errors import PathTakenError, UnwritablePathError
 from torchlens.report.amounts import quantity
+from torchlens.testing.by_statistics import compare_statistics
 from torchlens.testing.description import LayerLine, value_of
 from torchlens.testing.differences import Apart, CompareValues
-from torchlens.testing.statistics import Tolerance, difference_of
+from torchlens.testing.statistics import Tolerance
 from torchlens.testing.unfilled import find_unfilled
 from torchlens.validation.comparison import difference
 
@@ -55,7 +56,7 @@ def remove_values(directory: Path) -> None:
 def _refuse_other_directories(directory: Path) -> None:
     if directory.is_dir() and not (directory / MANIFEST).is_file() and any(directory.iterdir()):
         raise PathTakenError(
-            f"{directory} holds no values, and is not removed; give the snapshot another path"
+            f"{directory} holds something else than values, and is not removed; delete it, or move it away"
         )
 
 
@@ -72,8 +73,7 @@ def comparing_values(reader: TraceReader, directory: Path, tolerance: Tolerance)
         ops = reader.layering.layers[reader.layer_index[new.label]].ops
         keys = [f"{old.label}:{number}" for number in range(1, old.passes + 1)]
         if any(stored.why_missing(key) is not None for key in keys):
-            text = difference_of(old.values or {}, new.values or {}, old.dtypes, tolerance)
-            return None if text is None else Apart(ops[0], text)
+            return compare_statistics(old, new, tolerance)
         with unseen():
             pairs = [
                 (op, _apart(stored.get(key), value_of(reader, op), tolerance))
@@ -86,7 +86,9 @@ def comparing_values(reader: TraceReader, directory: Path, tolerance: Tolerance)
         op, text = differing[0]
         if len(differing) > 1:
             text += f"; {quantity(len(differing) - 1, 'later pass', 'later passes')} too"
-        return Apart(op, f"pass {reader.layering.pass_of[op]}: {text}" if new.passes > 1 else text)
+        layer_of, layers = reader.layering.layer_of, reader.layering.layers
+        read = {parent: layers[layer_of[parent]].label for parent in reader.parents[op]}
+        return Apart(op, f"pass {reader.layering.pass_of[op]}: {text}" if new.passes > 1 else text, read)
 
     return compare
 

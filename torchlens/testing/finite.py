@@ -17,6 +17,7 @@ from torchlens.report.amounts import listed, quantity
 from torchlens.report.sizes import look_text
 from torchlens.selectors import Sites
 from torchlens.testing.description import value_of
+from torchlens.testing.given import reader_of
 from torchlens.testing.unfilled import find_unfilled
 from torchlens.validation.comparison import parts_of
 
@@ -53,7 +54,7 @@ def assert_finite(trace: Trace, *, allow: Sites | None = None, inf: bool = False
     3 ops looked at and finite
     """
     __tracebackhide__ = True
-    reader = trace._reader
+    reader = reader_of(trace)
     allowed = frozenset[int]() if allow is None else frozenset(op.index for op in trace.select(allow))
     tally = Finite()
     with unseen():

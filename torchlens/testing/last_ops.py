@@ -10,15 +10,19 @@ from torchlens.errors import TorchLensError, TraceAssertionError
 from torchlens.report.amounts import listed
 from torchlens.report.sizes import look_text
 from torchlens.testing.finite import assert_finite
+from torchlens.testing.given import refuse_others
 
 
 def last_ops(trace: Trace, most: int = 8) -> str:
     """A trace in few lines, for whoever reads a failed test: how it ended, and the ops it came to last.
 
+    Of a run that failed this is the page of its failure, which has ops of its own: `most` is of no account.
+
     >>> import torch, torchlens as tl
     >>> print(last_ops(tl.trace(torch.relu, torch.ones(2)), most=1).splitlines()[-1])
       output_1:1  2 float32, from relu_1:1
     """
+    refuse_others(trace)
     try:
         return "\n".join([*_lines(trace, most), *_not_finite(trace)])
     except TorchLensError as error:  # as of a block that never began, or a trace that was freed
@@ -27,6 +31,8 @@ def last_ops(trace: Trace, most: int = 8) -> str:
 
 def _lines(trace: Trace, most: int) -> Iterator[str]:
     yield repr(trace)
+    if trace._reader.record.failure is not None:  # the page of a failed run has its last ops
+        return
     count = len(trace.ops)
     yield ""
     yield f"the last {min(most, count)} of {count} ops:" if count else "no op ran"

@@ -100,13 +100,19 @@ def refuse_other_files(path: Path) -> None:
     with suppress(FileNotFoundError), path.open("rb") as file:
         first = file.readline(100)
         if first and _FIRST.fullmatch(first.decode("latin-1").rstrip("\r\n")) is None:
-            raise PathTakenError(f"{path} is no snapshot, and is not written over; give another path")
+            raise PathTakenError(
+                f"{path} is no snapshot, and is not written over; delete it, or move it away"
+            )
 
 
 def _check_format(path: Path, text: str) -> None:
     found = _FIRST.fullmatch(text.partition("\n")[0])
+    if not text:
+        raise FileFormatError(f"{path} is empty, and no snapshot of a trace; {_UPDATE}")
     if found is None:
-        raise FileFormatError(f"{path} is no snapshot of a trace; move it away, or give another name")
+        raise FileFormatError(
+            f"{path} is no snapshot of a trace; delete it, or move it away, and then {_UPDATE}"
+        )
     if int(found[1]) != FORMAT:
         raise FileFormatError(
             f"{path} has format {found[1]}; this release reads format {FORMAT}: use the release that wrote "

@@ -9,6 +9,7 @@ from typing import Final
 
 from torchlens._api.trace import Trace
 from torchlens._files.durable import new_file
+from torchlens._files.layout import MANIFEST
 from torchlens._trace.reader import TraceReader
 from torchlens.errors import (
     DamagedFileError,
@@ -19,9 +20,9 @@ from torchlens.errors import (
     TraceAssertionError,
     UnwritablePathError,
 )
-from torchlens.testing.description import LayerLine, Values, describe
+from torchlens.testing.by_statistics import compare_statistics
+from torchlens.testing.description import Values, describe
 from torchlens.testing.differences import (
-    Apart,
     CompareValues,
     Difference,
     as_text,
@@ -29,8 +30,9 @@ from torchlens.testing.differences import (
     header_differences,
 )
 from torchlens.testing.exact import comparing_values, remove_values, write_values
+from torchlens.testing.given import reader_of
 from torchlens.testing.page import page_of, read_page, refuse_other_files
-from torchlens.testing.statistics import Tolerance, difference_of
+from torchlens.testing.statistics import Tolerance
 
 _STRENGTH: Final = ("none", "stats", "exact")
 """What a snapshot may have of the values: each serves for a check that asks for less, too."""
@@ -76,12 +78,12 @@ class Snapshot:
         there is no snapshot, `FileFormatError` or `DamagedFileError` where there is one that can't be read.
         """
         __tracebackhide__ = True
-        tolerance = _checked(values, rtol, atol)
+        reader, tolerance = reader_of(trace), _checked(values, rtol, atol)
         if not self.path.exists():
             raise MissingSnapshotError(
                 f"there is no snapshot {_shown(self.path)}; {self._hint('to write it')}"
             )
-        differences = self._differences(trace._reader, values, tolerance)
+        differences = self._differences(reader, values, tolerance)
         if differences:
             title = f"the trace is not as {_shown(self.path)} has it:"
             hint = f"expected? {self._hint('to write it anew')}"
@@ -100,8 +102,7 @@ class Snapshot:
         What another release wrote, and what was damaged, is written over; a file that is no snapshot raises
         `PathTakenError`, a folder that can't be written `UnwritablePathError`.
         """
-        tolerance = _checked(values, rtol, atol)
-        reader = trace._reader
+        reader, tolerance = reader_of(trace), _checked(values, rtol, atol)
         if self._holds(reader, values, tolerance):
             return False
         try:
@@ -133,20 +134,35 @@ class Snapshot:
         has, wanted = expected.header.values, found.header.values
         if _STRENGTH.index(has) < _STRENGTH.index(wanted):
             return [Difference("values", f"{wanted} is asked for, and the snapshot was written with {has}")]
-        layers = find_differences(expected, found, self._comparing(reader, values, tolerance))
+        try:
+            layers = find_differences(expected, found, self._comparing(reader, values, tolerance))
+        except DamagedFileError as error:
+            raise self._values_lost(error) from None
         return [*header_differences(expected, found), *layers]
 
     def _comparing(self, reader: TraceReader, values: Values, tolerance: Tolerance) -> CompareValues | None:
         if values is None:
             return None
         if values == "stats":
-            return partial(_by_statistics, tolerance=tolerance)
+            return partial(compare_statistics, tolerance=tolerance)
         if not self.values_path.is_dir():
-            raise MissingSnapshotError(
-                f"the values of {_shown(self.path)} are not there: {_shown(self.values_path)} belongs into "
-                f"version control too; {self._hint('to write both')}"
-            )
+            raise self._values_missing("there is no such directory")
+        if not (self.values_path / MANIFEST).is_file():
+            raise self._values_missing(f"{MANIFEST} is not there")
         return comparing_values(reader, self.values_path, tolerance)
+
+    def _values_lost(self, error: DamagedFileError) -> TorchLensError:
+        """What to raise where a file of the values can't be read, or is gone."""
+        if isinstance(error.__cause__, FileNotFoundError):
+            return self._values_missing(f"{Path(error.__cause__.filename).name} is not there")
+        return DamagedFileError(f"{error}; {self._hint('to write it anew')}")
+
+    def _values_missing(self, what: str) -> MissingSnapshotError:
+        return MissingSnapshotError(
+            f"the values of {_shown(self.path)} belong into {_shown(self.values_path)}, and {what}; "
+            "commit the whole directory, also where a .gitignore leaves out *.safetensors; "
+            + self._hint("to write both anew")
+        )
 
     def _hint(self, purpose: str) -> str:
         return f"{purpose}: {self.how_to_update}"
@@ -156,11 +172,6 @@ def _checked(values: object, rtol: float | None, atol: float | None) -> Toleranc
     if values not in ("stats", "exact", None):
         raise OptionError(f"values={values!r} is none of 'stats', 'exact' and None")
     return Tolerance(rtol, atol)
-
-
-def _by_statistics(old: LayerLine, new: LayerLine, *, tolerance: Tolerance) -> Apart | None:
-    text = difference_of(old.values or {}, new.values or {}, old.dtypes, tolerance)
-    return None if text is None else Apart(new.first_op, text)
 
 
 def _shown(path: Path) -> str:
