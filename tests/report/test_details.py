@@ -45,12 +45,21 @@ def test_an_op_of_a_loop() -> None:
     assert facts.pop("called at").startswith("test_details.py:")
     assert facts == {
         "function": "tanh",
-        "module": ":1 (Steps)",
+        "module": "the root (Steps)",
         "value": "2×4 float32 cpu, requires grad",
         "arguments": "(linear_1:2)",
         "parents": "linear_1:2",
         "children": "linear_1:3",
     }
+
+
+def test_the_root_called_twice() -> None:
+    model, x = Steps(), floats(2, 4)
+    with tl.capture(model) as trace:
+        model(model(x))
+    assert facts_of(op_details(trace.ops["tanh_1:5"]))["module"] == "the root (Steps), call :2"
+    assert facts_of(op_details(trace.ops["linear_1:5"]))["module"] == "linear:5 (Linear)"
+    assert facts_of(layer_details(trace.layers["tanh_1"]))["module"] == "the root (Steps)"
 
 
 def test_the_line_of_code_is_shown() -> None:
@@ -66,6 +75,12 @@ def test_a_function_reached_through_another() -> None:
     facts = facts_of(op_details(tl.trace(Normalizes(), floats(2, 4)).ops["truediv_1:1"]))
     assert facts["function"] == "__truediv__, through normalize"
     assert len(facts["called at"].split(" | ")) == 2
+
+
+def test_a_namesake_that_called_a_function_says_nothing() -> None:
+    op = tl.trace(lambda x: F.softmax(x, -1), floats(2, 4)).ops["softmax_1:1"]
+    assert op.composites == ("softmax",)
+    assert facts_of(op_details(op))["function"] == "softmax"
 
 
 def test_parameters_and_their_shapes() -> None:

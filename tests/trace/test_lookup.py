@@ -124,6 +124,7 @@ def test_a_sequence_behaves_as_one(name: str) -> None:
     assert "no such thing" not in items and None not in items
     assert len(set(listed)) == len(listed)
     assert f"({len(listed)} " in repr(items) and listed[0].title in repr(items)
+    assert repr(items).endswith("s)") == (len(listed) != 1)
 
 
 @pytest.mark.parametrize(("name", "noun"), [("ops", "op"), ("params", "parameter"), ("modules", "module")])

@@ -48,7 +48,9 @@ class Named(Sequence[T], Generic[T]):
         if isinstance(key, str):
             return self._make(self._named(key))
         if not -len(self) <= key < len(self):
-            raise IndexError(f"there are {len(self)} {self._noun}s; {key} is not one of them")
+            raise IndexError(
+                f"there {'is' if len(self) == 1 else 'are'} {self._amount()}; {key} is not one of them"
+            )
         return self._make(self._indices[key])
 
     def __iter__(self) -> Iterator[T]:
@@ -61,7 +63,10 @@ class Named(Sequence[T], Generic[T]):
 
     def __repr__(self) -> str:
         shown = ", ".join(item.title for item in self[:6])
-        return f"[{shown}{', ...' if len(self) > 6 else ''}]  ({len(self)} {self._noun}s)"
+        return f"[{shown}{', ...' if len(self) > 6 else ''}]  ({self._amount()})"
+
+    def _amount(self) -> str:
+        return f"{len(self)} {self._noun}{'' if len(self) == 1 else 's'}"
 
     def _named(self, key: str) -> int:
         names = self._names()

@@ -58,7 +58,8 @@ class TensorRef:
     @property
     def out(self) -> torch.Tensor:
         """The value as the call read it, before anything the call wrote."""
-        what = f"argument {self.position} of call {self._row}"
+        unwritten = self.param if not self.ops else None
+        what = f"argument {self.position} of call {self._row}" if unwritten is None else unwritten.address
         return self._views.reader.values.read(self._tensor, self._row, after=False, what=what)
 
     @property

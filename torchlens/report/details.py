@@ -9,9 +9,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from torchlens._trace.layer import Layer
+from torchlens._trace.module import ModuleCall
 from torchlens._trace.op import Op
 from torchlens.errors import UnreadableError
 from torchlens.report.amounts import duration, listed, quantity, shape_text, short_count
+from torchlens.report.calls import reached, where
 from torchlens.report.sizes import look_text, shape_of
 from torchlens.report.source_lines import frame_text
 from torchlens.report.text import Printable, Symbols, fact_grid
@@ -71,18 +73,22 @@ def _op_facts(op: Op) -> Iterator[tuple[str, str]]:
 
 def _origin(op: Op, *, whole_layer: bool = False) -> Iterator[tuple[str, str]]:
     if op.kind in ("call", "boundary"):
-        through = f", through {' and '.join(op.composites)}" if op.composites else ""
-        yield (
-            "function",
-            op.func_name + through + ("" if op.spelling_known else ", or with its operands swapped"),
-        )
+        swapped = "" if op.spelling_known else ", or with its operands swapped"
+        yield "function", reached(op.func_name, op.composites) + swapped
     elif op.name is not None:
         yield "name", op.name
     if op.module_call is not None:
-        address = op.layer.module.address if whole_layer else op.module_call.label
-        yield "module", f"{address} ({op.module.type})" if address else op.module.type
+        yield "module", _module(op, op.module_call, whole_layer=whole_layer)
     for at, frame in enumerate(op.call_site):
         yield "" if at else "called at", frame_text(frame)
+
+
+def _module(op: Op, call: ModuleCall, *, whole_layer: bool) -> str:
+    module = op.module
+    if module.address:
+        return where(module.address if whole_layer else call.label, module.type)
+    number = f", call {call.label}" if module.num_calls > 1 and not whole_layer else ""
+    return where("", module.type) + number
 
 
 def _value(op: Op) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -17,16 +15,17 @@ from rich.text import Text
 from torchlens._records import FailedArgument, FailedCall, Failure, SourceLine
 from torchlens._trace.reader import TraceReader
 from torchlens.report.amounts import quantity, shape_text
+from torchlens.report.calls import reached, where
 from torchlens.report.sizes import look_text
 from torchlens.report.source_lines import frame_text
 from torchlens.report.text import Printable, Symbols, fact_grid
+from torchlens.report.torch_files import is_of_torch
 
 _MOST_LINES: Final = 3
 _MOST_ARGUMENTS: Final = 12
 _MOST_OPS: Final = 5
 _HEADERS: Final = ("last ops", "output", "at")
 _GAP: Final = 2
-_OF_TORCH: Final = re.compile(r"[\\/](site|dist)-packages[\\/]torch[\\/]")
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def _facts(reader: TraceReader, failure: Failure) -> Iterator[tuple[str, str]]:
         module = reader.record.modules[call.module]
         label = reader.call_labels[failure.module_call]
         hook = "a hook of " if failure.in_hook else ""
-        yield "in", f"{hook}{module.addresses[0] or 'the root'} ({module.type_name}), call {label}"
+        yield "in", f"{hook}{where(module.addresses[0], module.type_name)}, call {label}"
     for at, line in enumerate(reversed(failure.lines[-_MOST_LINES:])):
         yield "" if at else "at", ("from " if at else "") + _line(line)
     if failure.call is not None:
@@ -137,9 +136,8 @@ def _relative(file: str) -> str:
 
 
 def _call(reader: TraceReader, call: FailedCall) -> Iterator[tuple[str, str]]:
-    around = [name for name, _ in groupby(call.composites)]  # one may call a namesake
-    through = f", through {' and '.join(around)}" if around else ""
-    yield "call", call.func_name + through + (f", which raised {call.raised}" if call.raised else "")
+    name = reached(call.func_name, call.composites)
+    yield "call", name + (f", which raised {call.raised}" if call.raised else "")
     for argument in call.arguments[:_MOST_ARGUMENTS]:
         yield "", f"  {argument.position}: {_argument(reader, argument)}"
     rest = len(call.arguments) + call.more_arguments - _MOST_ARGUMENTS
@@ -173,5 +171,5 @@ def _place(reader: TraceReader, row: int) -> str:
     frames = reader.frames(row)
     if not frames:
         return ""
-    frame = next((each for each in reversed(frames) if not _OF_TORCH.search(each.file)), frames[-1])
+    frame = next((each for each in reversed(frames) if not is_of_torch(each.file)), frames[-1])
     return frame_text(frame)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchlens._records import Kind, SourceLine
@@ -11,7 +10,7 @@ from torchlens._values.geometry import dtype_name
 from torchlens._values.tally import NoElementsError
 from torchlens.errors import UnreadableError
 from torchlens.report.sizes import shape_of
-from torchlens.report.source_lines import line_text
+from torchlens.report.source_lines import source_line
 from torchlens.report.statistics import Statistics, statistics_of
 
 
@@ -71,7 +70,7 @@ def op_facts(op: Op) -> OpFacts:
         children=tuple(child.label for child in op.children),
         params=tuple(param.address for param in op.params),
         buffers=tuple(buffer.address for buffer in op.buffers),
-        call_site=tuple(_lines(op)),
+        call_site=tuple(map(source_line, op.call_site)),
         flops=op.flops,
         flops_reason=op.flops_reason,
         duration_ns=op.duration_ns,
@@ -85,8 +84,3 @@ def _statistics(op: Op) -> tuple[Statistics | None, str | None]:
         return statistics_of(op.out), None
     except (UnreadableError, NoElementsError) as error:
         return None, str(error)
-
-
-def _lines(op: Op) -> Iterator[SourceLine]:
-    for frame in op.call_site:
-        yield SourceLine(frame.file, frame.line or 0, frame.function, line_text(frame))

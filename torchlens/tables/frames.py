@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 from typing import TYPE_CHECKING, Final
-
-import torch
 
 from torchlens._arrow import Cells, Column, build, coded
 from torchlens._keys.chains import Frame
 from torchlens._trace.reader import TraceReader
+from torchlens.report.torch_files import is_of_torch
 from torchlens.tables.schema import metadata_of
 
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ class CallSites:
 
     def innermost_of_users(self) -> list[Frame | None]:
         """By number, the innermost frame that is not torch's."""
-        in_torch = files_of_torch({frame.file for frames in self.frames for frame in frames})
+        in_torch = set(filter(is_of_torch, {frame.file for frames in self.frames for frame in frames}))
         return [
             next((frame for frame in reversed(frames) if frame.file not in in_torch), None)
             for frames in self.frames
@@ -58,7 +55,7 @@ def frames_table(reader: TraceReader) -> pa.Table:
     """One row for each frame of each call site, the outermost first."""
     sites = CallSites(reader).frames
     frames = [frame for frames in sites for frame in frames]
-    in_torch = files_of_torch({frame.file for frame in frames})
+    in_torch = set(filter(is_of_torch, {frame.file for frame in frames}))
     cells: dict[str, Cells] = {
         "call_site": [site for site, found in enumerate(sites) for _ in found],
         "depth": [depth for found in sites for depth in range(len(found))],
@@ -71,12 +68,3 @@ def frames_table(reader: TraceReader) -> pa.Table:
         "in_torch": [frame.file in in_torch for frame in frames],
     }
     return build(COLUMNS, cells, metadata_of(reader.record, "frames"))
-
-
-def files_of_torch(files: set[str]) -> set[str]:
-    """Those of the files that are torch's own, on this machine or on the one where the trace was made."""
-    return {file for file in files if file.startswith(_HERE) or _INSTALLED.search(file)}
-
-
-_HERE: Final = os.path.join(os.path.dirname(torch.__file__), "")
-_INSTALLED: Final = re.compile(r"[\\/](?:site|dist)-packages[\\/]torch[\\/]")
