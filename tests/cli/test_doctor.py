@@ -46,7 +46,7 @@ def test_the_doctor_without_a_target_looks_at_the_environment() -> None:
         ("net.py:scripted", 1, ""),
         ("net.py:nett", 2, "there is no 'nett' in net; nearest: net"),
         ("net.py:net -i 3,x", 2, "'x' is no size"),
-        ("-i 3,4", 2, "--input describes the inputs of a target, and none is given"),
+        ("-i 3,4", 2, "--input is for a target, which is run, and none is given; leave it out"),
     ],
 )
 def test_exit_codes_of_the_doctor(files: Path, words: str, code: int, message: str) -> None:

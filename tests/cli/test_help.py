@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torchlens
 from tests.cli.running import run
 
 COMMANDS = ("demo", "summary", "save", "show", "compare", "export", "doctor")
@@ -14,6 +15,15 @@ COMMANDS = ("demo", "summary", "save", "show", "compare", "export", "doctor")
 def test_without_a_command_the_help_is_shown() -> None:
     result = run()
     assert [line for line in COMMANDS if f"\n  {line} " not in result.output] == []
+
+
+def test_no_description_of_a_command_is_cut() -> None:
+    listed = run("--help").output.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert [line for line in listed.splitlines() if not line.endswith(".") or line.endswith("...")] == []
+
+
+def test_the_version() -> None:
+    assert run("--version").stdout == f"torchlens {torchlens.__version__}\n"
 
 
 def test_help_needs_no_torch_and_has_an_example_and_exit_codes() -> None:

@@ -8,6 +8,11 @@ from pathlib import Path
 
 from tests.cli.running import data, run
 from torchlens._records import FailedArgument, FailedCall, Failure, SourceLine
+from torchlens.comparing.comparison import ComparedOp, LoneOp
+from torchlens.comparing.differences import Difference
+from torchlens.comparing.divergence import Side
+from torchlens.comparing.excess import Excess
+from torchlens.comparing.inputs import Inputs
 from torchlens.report.doctor_page import Row
 from torchlens.report.op_facts import OpFacts
 from torchlens.report.run_figures import EndFigures, RunFigures
@@ -17,7 +22,7 @@ from torchlens.validation.findings import Finding
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 KINDS = (
     RunFigures, EndFigures, Failure, FailedCall, FailedArgument, SourceLine, OpFacts, Statistics, Bin, Row,
-    Finding,
+    Finding, LoneOp, ComparedOp, Difference, Excess, Inputs, Side,
 )  # fmt: skip
 
 
@@ -52,4 +57,6 @@ def test_the_keys_of_the_other_commands_are_on_the_page(files: Path) -> None:
         data("show", "run.tlens", "linear_1"),
     ]
     found = {name for page in pages for name in page}
+    parted = data("compare", "run.tlens", *subject, "--seed", "1")["first_divergence"]
+    found |= parted.keys() | parted["before"].keys() | parted["tolerance"].keys()
     assert sorted(name for name in found if f"`{name}`" not in PAGE) == []

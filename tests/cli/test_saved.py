@@ -83,16 +83,23 @@ def test_parameters_are_saved_on_demand(files: Path) -> None:
         ("save net.py:net -i 3,4 -o net.py/run.tlens", "net.py"),
         ("save net.py:net -i 3,4 --keep nope -o new.tlens", "nope"),
         ("show run.tlens relu_9", "no op is called 'relu_9'; nearest: "),
-        ("show run.tlens body", "body is a module; no op ran directly in it"),
-        ("show run.tlens head", "head is a module; the layers in it: linear_2"),
+        ("show run.tlens body", "body is a module; the layers in it and below it: linear_1, dropout_1"),
+        ("show run.tlens head", "head is a module; the layers in it and below it: linear_2"),
         ("show run.tlens 99", "there are 5 ops; 99 is not one of them"),
         ("export run.tlens", "say in which form: --to parquet or csv"),
         ("export run.tlens --to xlsx", "there is no form 'xlsx'"),
         ("export run.tlens -o ops", "the path has no ending that names a form"),
         ("export run.tlens --to csv --table nodes", "no table is called 'nodes'"),
-        ("export run.tlens -o no/such/ops.csv", "cannot be written: No such file or directory"),
+        ("export run.tlens -o net.py/ops.csv", "cannot be written: "),
         ("compare run.tlens gone.tlens", "there is no "),
-        ("compare run.tlens run.tlens -i 3,4", "is a saved trace; leave it out"),
+        ("compare run.tlens run.tlens -i 3,4", "--input is for a target, which is run, and run.tlens is a"),
+        ("compare run.tlens run.tlens --seed 1", "--seed is for a target, which is run, and run.tlens is a"),
+        (
+            "summary run.tlens --train",
+            "--train is for a target, which is run, and run.tlens is a",
+        ),
+        ("show run.tlens 1 --device meta", "--device is for a target, which is run, and run.tlens is a"),
+        ("doctor --train", "--train is for a target, which is run, and none is given"),
     ],
 )
 def test_a_bad_request_gets_one_line_and_exit_code_2(saved: str, words: str, message: str) -> None:
@@ -157,10 +164,17 @@ def test_the_doctor_checks_a_saved_trace(saved: str) -> None:
     assert run("doctor", saved, "--markdown").exit_code == 2
 
 
+def test_export_makes_the_folders_of_its_path(saved: str) -> None:
+    assert run("export", saved, "-o", "new/folder/ops.csv").exit_code == 0
+    assert len(Path("new/folder/ops.csv").read_text().splitlines()) == 6
+
+
 def test_runs_that_are_the_same(saved: str) -> None:
     result = run("compare", saved, *NET)
     assert result.exit_code == 0
-    assert result.stdout.startswith("run.tlens, net.py:net · equal\n")
+    assert result.stdout == (
+        "run.tlens, net.py:net · equal\nin both 5 ops: 5 equal, 0 differ\n\nthey are the same, bit for bit\n"
+    )
     found = data("compare", saved, *NET)
     assert (found["same"], found["first_divergence"], found["compared"]) == (True, None, 5)
     assert data("compare", saved, saved)["same"] is True
@@ -172,8 +186,53 @@ def test_runs_that_differ_and_the_tolerance(saved: str) -> None:
     assert "first divergence at input_1:1" in result.stdout
     found = data("compare", saved, *NET, "--seed", "1")
     assert found["same"] is False and found["first_divergence"]["a"]["label"] == "input_1:1"
-    assert run("compare", saved, *NET, "--seed", "1", "--tolerance", "1000").exit_code == 0
+    result = run("compare", saved, *NET, "--seed", "1", "--tolerance", "1000")
+    assert result.exit_code == 0
+    last = result.stdout.splitlines()[-1]
+    assert last == "they are the same within the tolerance of 1000: 5 values compared"
     assert run("compare", saved, *NET, "--tolerance", "0").exit_code == 0
+
+
+def test_a_side_of_a_divergence_has_the_names_that_show_has(saved: str) -> None:
+    """The first linear layer's weights differ: that is where the runs part."""
+    Path("other.py").write_text(
+        "import torch\nfrom net import Net\n"
+        "def doubled():\n    net = Net()\n    net.body[0].weight.data *= 2\n    return net\n"
+    )
+    found = data("compare", saved, "other.py:doubled", "-i", "3,4")["first_divergence"]
+    (shown,) = data("show", saved, "linear_1")["ops"]
+    shared = found["a"].keys() & shown.keys()
+    assert shared == {
+        "label", "module", "call_site", "shape", "dtype", "statistics", "statistics_reason",
+    }  # fmt: skip
+    assert {name: found["a"][name] for name in shared} == {name: shown[name] for name in shared}
+    assert (found["a"]["module"], found["a"]["module_type"]) == ("body.0", "Linear")
+    assert found["before"] == {"agreeing": 1, "not_compared": [], "only_in_a": [], "only_in_b": []}
+    assert found["tolerance"] == {"relative": 1.3e-6, "absolute": 1e-5}
+    assert found["inputs"]["params"] == "not known" and found["starts_here"] is False
+    assert found["inputs"]["params_reason"].startswith("run.tlens: the value of body.0.weight is not in the")
+
+
+def test_shapes_that_all_changed_are_a_difference(saved: str) -> None:
+    (Path("wide.py")).write_text(
+        "from torch import nn\nfrom net import Net\n"
+        "def wide():\n    net = Net()\n    net.head = nn.Linear(8, 3)\n"
+        "    net.body[0] = nn.Linear(4, 8)\n    return net\n"
+    )
+    result = run("compare", saved, "wide.py:wide", "-i", "5,4")
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert "differs   the shapes are 3×4 and 5×4" in result.stdout
+    assert data("compare", saved, "wide.py:wide", "-i", "5,4")["compared"] == 0
+
+
+def test_complex_values_in_json(files: Path) -> None:
+    (files / "complex.py").write_text(
+        "import torch\nclass Turn(torch.nn.Module):\n    by = 1j\n"
+        "    def forward(self, x):\n        return x * self.by\n"
+        "class Other(Turn):\n    by = complex('inf')\n"
+    )
+    found = data("compare", "complex.py:Turn", "complex.py:Other", "-i", "1:float64")["first_divergence"]
+    assert found["excess"]["a"]["real"] == 0 and found["excess"]["b"]["real"] in ("Infinity", "-Infinity")
 
 
 def test_ops_of_one_run_only_are_a_difference(files: Path) -> None:
@@ -181,14 +240,50 @@ def test_ops_of_one_run_only_are_a_difference(files: Path) -> None:
         "from net import Net\nclass More(Net):\n"
         "    def forward(self, x):\n        x.sin()\n        return super().forward(x)\n"
     )
-    assert run("compare", "net.py:Net", "more.py:More", "-i", "3,4").exit_code == 1
-    assert run("compare", "net.py:Net", "more.py:More", "-i", "3,4", "--values").exit_code == 0
+    result = run("compare", "net.py:Net", "more.py:More", "-i", "3,4")
+    assert result.exit_code == 1
+    last = result.stdout.splitlines()[-1]
+    assert last == "they differ: 1 op is in one run only, which --values lets pass"
+    result = run("compare", "net.py:Net", "more.py:More", "-i", "3,4", "--values")
+    assert result.exit_code == 0
+    last = result.stdout.splitlines()[-1]
+    assert last == "they are the same within the tolerance of their dtypes: 5 values compared"
     found = data("compare", "net.py:Net", "more.py:More", "-i", "3,4")
     assert [op["label"] for op in found["only_in_b"]] == ["sin_1:1"] and found["only_in_a"] == []
 
 
-def test_runs_without_values_cannot_be_compared(files: Path) -> None:
+def test_a_reason_is_told_once(files: Path) -> None:
+    for name, seed in (("one.tlens", "0"), ("two.tlens", "1")):
+        assert run("save", *NET, "-o", name, "--keep", "linear_1", "--seed", seed).exit_code == 0
+    result = run("compare", "one.tlens", "two.tlens", "--width", "200")
+    assert result.exit_code == 1 and "first divergence at linear_1:1" in result.stdout
+    assert result.stdout.count("one.tlens: the value was not kept") == 1
+    assert "before it  0 values agree, 1 could not be compared" in result.stdout
+    result = run("compare", "one.tlens", "two.tlens", "--width", "200", "--tolerance", "10")
+    assert result.exit_code == 0
+    assert result.stdout.count("one.tlens: the value was not kept") == 1
+    last = result.stdout.splitlines()[-1]
+    assert last == "they are the same within the tolerance of 10: 2 values compared, 3 not"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_runs_without_values_cannot_be_compared(files: Path, form: list[str]) -> None:
+    (files / "meta.py").write_text(
+        "import torch\nclass Sin(torch.nn.Module):\n    def forward(self, x):\n        return x.sin()\n"
+    )
     for name in ("one.tlens", "two.tlens"):
-        assert run("save", *NET, "-o", name, "--keep", "dropout_1").exit_code == 0
+        words = ("meta.py:Sin", "-i", "3", "--device", "meta", "-o", name)
+        assert run("save", *words).exit_code == 0
+    found = run("compare", "one.tlens", "two.tlens", *form)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr.startswith("torchlens: no value could be compared: ")
+
+
+def test_a_model_that_raised_where_nothing_can_be_compared(files: Path) -> None:
+    """What was raised decides the exit code; the page does not call the runs the same."""
+    words = ("net.py:net", "-i", "3,5", "--device", "meta")
+    for name in ("one.tlens", "two.tlens"):
+        assert run("save", *words, "-o", name).exit_code == 1
     found = run("compare", "one.tlens", "two.tlens")
-    assert found.exit_code == 0 and "could not be compared" in found.stdout.replace("\n", " ")
+    assert found.exit_code == 1 and found.stderr.startswith("torchlens: the model raised RuntimeError: ")
+    assert "no value could be compared: " in found.stdout and "the same" not in found.stdout

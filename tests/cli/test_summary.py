@@ -34,7 +34,12 @@ def test_a_file_with_the_name_of_an_imported_module_does_not_replace_it(files: P
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param("net.py", "target 'net.py' is not of the form package.module:factory", id="no factory"),
+        pytest.param("net.py", "in it: net.py:Config, net.py:Net, net.py:Ids, net.py:net, ", id="no factory"),
+        pytest.param("empty.py", "file.py:factory; in it: neither a class nor a function", id="empty file"),
+        pytest.param("text.py", "text.py is no Python file: ", id="no Python"),
+        pytest.param("gone.py", "'gone.py' is no saved trace, which is a path that ", id="gone"),
+        pytest.param("run", "'run' is no saved trace, which is a path that ends in", id="no directory"),
+        pytest.param("net", "'net' is no saved trace", id="a module without a factory"),
         pytest.param("nope.py:net", "there is no file 'nope.py' in ", id="no such file"),
         pytest.param("nope.nope:net", "cannot import 'nope.nope': ModuleNotFoundError", id="no such module"),
         pytest.param("broken.py:net", "broken.py raised OSError: no weights", id="a file that fails"),
@@ -60,6 +65,8 @@ def test_a_file_with_the_name_of_an_imported_module_does_not_replace_it(files: P
     ],
 )  # fmt: skip
 def test_a_bad_request_gets_one_line_and_exit_code_2(files: Path, words: str, message: str) -> None:
+    (files / "empty.py").touch()
+    (files / "text.py").write_text("no (Python")
     result = run("summary", *words.split())
     assert result.exit_code == 2
     assert result.stdout == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_changed_weight() -> None:
     a, b = tl.trace(net(), floats(2, 4)), tl.trace(changed, floats(2, 4))
     found = diverged(a, b)
     assert (found.a.label, found.b.label, found.by) == ("linear_2:1", "linear_2:1", "site")
-    assert found.a.module == "down (Linear)" and found.compared == 4
+    assert (found.a.module, found.a.module_type, found.compared) == ("down", "Linear", 4)
     apart = (a["linear_2"].out - b["linear_2"].out).abs()
     assert found.excess is not None and (found.excess.count, found.excess.of) == (2, 4)
     worst = found.excess.index
@@ -118,7 +119,7 @@ def test_it_starts_at_an_op_whose_inputs_agree() -> None:
     found = diverged(a, b)
     assert found.a.label == "dropout_1:1" and found.inputs.starts_here
     assert re.search(r"^so +the difference starts here$", str(found), re.M)
-    assert any("dropout" in line for line in found.a.call_site)
+    assert any("dropout" in line.text for line in found.a.call_site)
 
 
 def test_other_inputs() -> None:
@@ -219,9 +220,22 @@ def test_values_that_are_gone_are_counted_and_skipped() -> None:
         changed = copy.deepcopy(model)
         changed.norm.bias += 1
     late = diverged(a, tl.trace(changed, floats(2, 4)))
+    assert re.search(r"^before it +0 values agree, 4 could not be compared$", str(late), re.M)
     assert late.a.label == "linear_2:1" and late.inputs.ops == "not known" and not late.inputs.starts_here
     nothing = agreed(tl.trace(torch.sin, floats(2).to("meta")), tl.trace(torch.sin, floats(2).to("meta")))
     assert nothing.compared == 0
+
+
+def test_why_parameters_could_not_be_compared(tmp_path: Path) -> None:
+    changed = net()
+    with torch.no_grad():
+        changed.down.bias += 1
+    tl.save(tl.trace(changed, floats(2, 4)), tmp_path / "changed.tlens")
+    found = diverged(tl.trace(net(), floats(2, 4)), tl.load(tmp_path / "changed.tlens"))
+    assert found.inputs.params == "not known" and not found.inputs.starts_here
+    assert found.inputs.params_reason is not None
+    assert found.inputs.params_reason.startswith("b: the value of down.weight is not in the file: ")
+    assert f"parameters they could not be compared: {found.inputs.params_reason}" in as_text(found, 300)
 
 
 def test_parameters_of_one_model_are_shared() -> None:
@@ -240,7 +254,9 @@ def test_the_weights_of_a_plain_function() -> None:
     weight, bias = model.up.weight.detach() * 2, model.up.bias.detach()
     a = tl.trace(model, floats(2, 4))
     b = tl.trace(lambda x: nn.functional.linear(x, weight, bias), floats(2, 4))
-    assert diverged(a, b).inputs.ops == "not known"
+    found = diverged(a, b)
+    assert (found.inputs.ops, found.inputs.params) == ("not known", "not known")
+    assert found.inputs.params_reason == "a reads 2 of them, b 0"
 
 
 def test_memory_that_nothing_has_written_is_no_difference() -> None:

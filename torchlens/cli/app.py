@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from torchlens._version import __version__
 from torchlens.cli.commands.compare import compare
 from torchlens.cli.commands.demo import demo
 from torchlens.cli.commands.doctor import doctor
@@ -24,7 +25,7 @@ A SUBJECT is a saved trace (a path that ends in .tlens, or the directory of one)
 a callable without arguments gives, as package.module:factory or file.py:factory, run once on --input.
 
 Exit codes: 0 all is well; 1 the model raised, the runs differ, or something is refused; 2 the request cannot
-be met, with the reason in one line on stderr.
+be met, with the reason on stderr.
 """
 _EXAMPLE = "Example: torchlens summary file.py:factory --input 1,3,224,224"
 
@@ -48,8 +49,18 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"torchlens {__version__}")
+        raise typer.Exit
+
+
 @app.callback(help=_ABOUT, epilog=_EXAMPLE)
-def commands() -> None:
+def commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the release.")
+    ] = False,
+) -> None:
     """Say what the program is for: the help has its text."""
 
 

@@ -21,7 +21,7 @@ class Fielded(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
-Data: TypeAlias = "str | int | float | bool | Sequence[Data] | Mapping[str, Data] | Fielded | None"
+Data: TypeAlias = "str | int | float | complex | bool | Sequence[Data] | Mapping[str, Data] | Fielded | None"
 
 
 def show(shown: RenderableType, *, plain: bool, width: int | None) -> None:
@@ -41,6 +41,8 @@ def show_json(data: Data) -> None:
 def _plain(data: Data) -> Data:
     if isinstance(data, float):
         return spelled(data)
+    if isinstance(data, complex):
+        return {"real": spelled(data.real), "imag": spelled(data.imag)}
     if is_dataclass(data):
         return {each.name: _plain(getattr(data, each.name)) for each in fields(data)}
     if isinstance(data, Mapping):

@@ -40,17 +40,23 @@ def open_trace(subject: str, run: Run, *, keep: Sequence[str] | None = None) -> 
     """The trace that was saved there, or that one forward of the target gives, also if it raises."""
     if not is_saved(subject):
         return _run(subject, run, keep)
-    refuse_inputs(subject, run)
+    refuse_run(run, f"{subject} is a saved trace")
     with shown_when_long(f"reading {subject}"):
         return tl.load(subject)
 
 
-def refuse_inputs(subject: str, run: Run) -> None:
-    """Raise if a saved trace was given inputs."""
-    if run.inputs:
-        raise TargetError(
-            f"--input describes the inputs of a target, and {subject} is a saved trace; leave it out"
-        )
+def refuse_run(run: Run, reason: str) -> None:
+    """Raise if it was said how to run a target, where none is run."""
+    plain = Run()
+    given = {
+        "--input": bool(run.inputs),
+        "--device": run.device != plain.device,
+        "--seed": run.seed != plain.seed,
+        "--train": run.train != plain.train,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise TargetError(f"{option} is for a target, which is run, and {reason}; leave it out")
 
 
 def end_like(trace: tl.Trace, subject: str, run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -26,7 +27,7 @@ _ROWS: Final = 4096
 
 
 def write_file(table: pa.Table, path: Path, form: Form, advance: Callable[[int], None]) -> None:
-    """Write a table to a path, whole or not at all; a file that is there is replaced.
+    """Write a table to a path, whole or not at all; a file that is there is replaced, folders are made.
 
     `advance` is told the rows that were written, as they are.
     """
@@ -60,6 +61,10 @@ def _opened(path: Path) -> Generator[BufferedIOBase]:
         with open(path, "wb") as file:
             yield file
         return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is no folder") from error
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
         with open(unfinished, "wb") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import importlib.util
@@ -43,7 +44,7 @@ def build_object(target: str, seed: int) -> object:
     torch.manual_seed(seed)
     place, colon, path = target.rpartition(":")
     if not colon or not place or not path:
-        raise TargetError(f"target {target!r} is not of the form {_FORM}")
+        raise TargetError(_without_factory(target))
     found: Any = _load_file(place) if place.endswith(".py") else _load_module(place)
     for name in path.split("."):
         found = _attribute(found, name, target)
@@ -79,6 +80,23 @@ def usable_device(name: str) -> torch.device:
         reason = str(error).strip().partition("\n")[0]
         raise TargetError(f"device {name!r} cannot be used here: {reason}") from error
     return device
+
+
+def _without_factory(target: str) -> str:
+    """What to say of a text that names no factory: of a file, the classes and functions in it."""
+    if not target.endswith(".py") or not Path(target).is_file():
+        return (
+            f"{target!r} is no saved trace, which is a path that ends in .tlens or the directory of one that "
+            f"is there, and no target of the form {_FORM}"
+        )
+    try:
+        statements = ast.parse(Path(target).read_bytes()).body
+    except (SyntaxError, ValueError) as error:
+        return f"{target} is no Python file: {error}"
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    names = [each.name for each in statements if isinstance(each, kinds) and not each.name.startswith("_")]
+    listed = ", ".join(f"{target}:{name}" for name in names) or "neither a class nor a function"
+    return f"target {target!r} is not of the form {_FORM}; in it: {listed}"
 
 
 def _load_module(name: str) -> ModuleType:

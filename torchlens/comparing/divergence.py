@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.console import RenderableType
 from torch import Tensor
 
+from torchlens._records import SourceLine
 from torchlens._trace.op import Op
 from torchlens._trace.views import Views
 from torchlens._values.geometry import dtype_name
@@ -20,7 +22,7 @@ from torchlens.comparing.page import divergence_parts, no_divergence_parts
 from torchlens.comparing.reading import RAW, read_pair
 from torchlens.comparing.tolerances import Asked, Tolerance, checked, tolerance_between
 from torchlens.report.sizes import shape_of
-from torchlens.report.source_lines import frame_text
+from torchlens.report.source_lines import source_line
 from torchlens.report.statistics import Statistics, statistics_of
 from torchlens.report.text import Printable, Symbols
 
@@ -31,9 +33,11 @@ class Side:
 
     label: str
     module: str
-    """Address and class of the module it ran in."""
-    call_site: Sequence[str]
-    """The frames from the module's forward down to the call with the text of their lines as it is now."""
+    """Address of the module it ran in; empty for the root and outside any."""
+    module_type: str
+    """The name of its class."""
+    call_site: Sequence[SourceLine]
+    """The frames from the module's forward down to the call, with the text of their lines as it is now."""
     shape: tuple[int, ...] | None
     """None for a nested tensor."""
     dtype: str
@@ -68,7 +72,7 @@ class Divergence(Printable):
         """What differs, what came before it, what it read, and both sides."""
         return divergence_parts(self, width, symbols)
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[True]:
         return True
 
 
@@ -88,7 +92,7 @@ class NoDivergence(Printable):
         """How many values agree, what could not be compared, and what one run alone has."""
         return no_divergence_parts(self, width, symbols)
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
 
@@ -152,7 +156,7 @@ class _Search:
             pair.by,
             tolerance,
             excess,
-            inputs_of(ours, theirs, self._found, self._agreeing, self._asked),
+            inputs_of(ours, theirs, self._found, self._agreeing, self._asked, self._names),
             self._compared,
             self._skipped,
             *self._lone(pair.a, pair.b),
@@ -167,11 +171,19 @@ class _Search:
 
 
 def _side(op: Op, value: Tensor) -> Side:
-    module = f"{op.module.address} ({op.module.type})" if op.module.address else op.module.type
-    frames = tuple(map(frame_text, op.call_site))
+    lines = tuple(map(source_line, op.call_site))
     statistics, reason = None, None
     try:
         statistics = statistics_of(value)
     except NoElementsError as error:
         reason = str(error)
-    return Side(op.label, module, frames, shape_of(value), dtype_name(value.dtype), statistics, reason)
+    return Side(
+        op.label,
+        op.module.address,
+        op.module.type,
+        lines,
+        shape_of(value),
+        dtype_name(value.dtype),
+        statistics,
+        reason,
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from torch import Tensor
 
 from torchlens._trace.op import Op
 from torchlens._trace.reference import TensorRef, references_in
@@ -30,6 +32,8 @@ class Inputs:
     params: ParamVerdict
     """Whether the parameters they read agree, in order; `shared` where they are the same tensors, which a
     trace holds by reference and not as they were."""
+    params_reason: str | None
+    """Why parameters could not be compared, where that is `not known`."""
     differing_params: Sequence[str]
     """Addresses in the first run."""
     arguments: tuple[str, str] | None
@@ -42,17 +46,20 @@ class Inputs:
         return told and self.arguments is None
 
 
-def inputs_of(a: Op, b: Op, alignment: Alignment, agreeing: Collection[int], asked: Asked) -> Inputs:
+def inputs_of(
+    a: Op, b: Op, alignment: Alignment, agreeing: Collection[int], asked: Asked, names: tuple[str, str]
+) -> Inputs:
     """Compare what two ops read; `agreeing` are the ops of the first run whose values were found to agree."""
-    params, differing = _params(a, b, asked)
+    params = _params(a, b, asked, names)
     ours, theirs = _arguments(a), _arguments(b)
     comparable = a.func_name == b.func_name
     return Inputs(
         _parents(a, b, alignment, agreeing),
         [parent.label for parent in a.parents],
         [parent.label for parent in b.parents],
-        params,
-        differing,
+        params.verdict,
+        params.reason,
+        params.differing,
         (ours, theirs) if comparable and ours != theirs else None,
     )
 
@@ -75,37 +82,53 @@ def _indices(ops: Sequence[Op]) -> set[int]:
     return {op.index for op in ops}
 
 
-def _params(a: Op, b: Op, asked: Asked) -> tuple[ParamVerdict, Sequence[str]]:
-    """Whether the parameters agree, and which do not."""
+class _Params(NamedTuple):
+    verdict: ParamVerdict
+    reason: str | None = None
+    """Why it is not known."""
+    differing: Sequence[str] = ()
+    """Addresses."""
+
+
+def _params(a: Op, b: Op, asked: Asked, names: tuple[str, str]) -> _Params:
+    """The worst of what is found of each pair of parameters, with all that differ."""
     ours, theirs = _param_references(a), _param_references(b)
     if len(ours) != len(theirs):
-        return "not known", ()
-    verdicts = [_param(one, other, asked) for one, other in zip(ours, theirs)]
-    differing = [
-        ref.param.address
-        for ref, verdict in zip(ours, verdicts)
-        if ref.param is not None and verdict == "differ"
-    ]
+        return _Params("not known", f"{names[0]} reads {len(ours)} of them, {names[1]} {len(theirs)}")
+    found = [_param(one, other, asked, names) for one, other in zip(ours, theirs)]
+    differing = [address for each in found for address in each.differing]
     for verdict in _FROM_WORST:
-        if verdict in verdicts:
-            return verdict, differing
-    return "none", ()
+        reasons = [each.reason for each in found if each.verdict == verdict]
+        if reasons:
+            return _Params(verdict, reasons[0], differing)
+    return _Params("none")
 
 
 _FROM_WORST: Final[tuple[ParamVerdict, ...]] = ("differ", "not known", "agree", "shared")
 
 
-def _param(one: TensorRef, other: TensorRef, asked: Asked) -> ParamVerdict:
+def _param(one: TensorRef, other: TensorRef, asked: Asked, names: tuple[str, str]) -> _Params:
+    left, right = _read(one, names[0]), _read(other, names[1])
+    if isinstance(left, str):
+        return _Params("not known", left)
+    if isinstance(right, str):
+        return _Params("not known", right)
+    if left.data_ptr() == right.data_ptr() and left.data_ptr():
+        return _Params("shared")
+    differ = _Params("differ", differing=[one.param.address] if one.param is not None else [])
     try:
-        left, right = one.out, other.out
-        if left.data_ptr() == right.data_ptr() and left.data_ptr():
-            return "shared"
         excess = find_excess(left, right, tolerance_between(asked, left.dtype, right.dtype))
-    except IncomparableError:
-        return "differ" if one.shape != other.shape else "not known"
-    except UnreadableError:
-        return "not known"
-    return "agree" if excess is None else "differ"
+    except IncomparableError as error:
+        return differ if one.shape != other.shape else _Params("not known", str(error))
+    return _Params("agree") if excess is None else differ
+
+
+def _read(param: TensorRef, name: str) -> Tensor | str:
+    """What a parameter of a run holds; where that is gone, the reason."""
+    try:
+        return param.out
+    except UnreadableError as error:
+        return f"{name}: {error}"
 
 
 def _param_references(op: Op) -> list[TensorRef]:

@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from torchlens.report.amounts import listed, quantity, shape_text
+from torchlens.report.calls import where
+from torchlens.report.source_lines import line_text
 from torchlens.report.text import Symbols, fact_grid
 
 if TYPE_CHECKING:
@@ -109,19 +111,22 @@ def _figures(row: ComparedOp) -> tuple[str, str, str, str, str]:
     return shape_text(row.a.shape), f"{found.max_abs:.2e}", f"{found.max_rel:.2e}", cosine, row.by
 
 
-def divergence_parts(found: Divergence, width: int, symbols: Symbols) -> Iterator[RenderableType]:
-    """The page of a divergence from the top."""
+def divergence_parts(
+    found: Divergence, width: int, symbols: Symbols, *, reasons: bool = True
+) -> Iterator[RenderableType]:
+    """The page of a divergence from the top; `reasons`: why values before it could not be compared."""
     a, b = found.names
     label = _pair_title(found.a.label, found.b.label)
     yield Text.assemble(
         (f"{a}, {b}", "bold cyan"), symbols.put(" · first divergence at "), (symbols.put(label), "bold red")
     )
-    yield _grid(_divergence_facts(found), width, symbols)
+    yield _grid(_divergence_facts(found, reasons=reasons), width, symbols)
     for name, side in zip(found.names, (found.a, found.b)):
         yield ""
-        yield Text.assemble((name, "bold"), symbols.put(" · "), (side.label, "green"), f" in {side.module}")
+        place = f" in {where(side.module, side.module_type)}"
+        yield Text.assemble((name, "bold"), symbols.put(" · "), (side.label, "green"), place)
         facts = [("value", _value(side))]
-        facts += [("" if at else "called at", frame) for at, frame in enumerate(side.call_site)]
+        facts += [("" if at else "called at", line_text(line)) for at, line in enumerate(side.call_site)]
         yield _grid(facts, width, symbols)
 
 
@@ -151,7 +156,7 @@ def no_divergence_parts(found: NoDivergence, width: int, symbols: Symbols) -> It
         yield _grid(facts, width, symbols)
 
 
-def _divergence_facts(found: Divergence) -> Iterator[tuple[str, str]]:
+def _divergence_facts(found: Divergence, *, reasons: bool) -> Iterator[tuple[str, str]]:
     excess = found.excess
     if excess is None:
         shapes = shape_text(found.a.shape), shape_text(found.b.shape)
@@ -164,8 +169,10 @@ def _divergence_facts(found: Divergence) -> Iterator[tuple[str, str]]:
         yield "worst", f"at {list(excess.index)}: {excess.a:.8g} and {excess.b:.8g}"
     if found.by == "order":
         yield "aligned", "by the order of operations: its place in the code is another"
-    yield "before it", f"{quantity(found.compared, 'value agrees', 'values agree')}"
-    yield from _counted("not compared", (reason for _, reason in found.not_compared))
+    gone = f", {len(found.not_compared):,} could not be compared" if found.not_compared else ""
+    yield "before it", quantity(found.compared, "value agrees", "values agree") + gone
+    if reasons:
+        yield from _counted("not compared", (reason for _, reason in found.not_compared))
     yield from _lone(found)
     yield from _inputs_told(found.inputs)
 
@@ -190,7 +197,7 @@ def _inputs_told(inputs: Inputs) -> Iterator[tuple[str, str]]:
         case "differ":
             yield "parameters", f"they differ: {listed(inputs.differing_params, _MOST_NAMES)}"
         case "not known":
-            yield "parameters", "they could not be compared"
+            yield "parameters", f"they could not be compared: {inputs.params_reason}"
         case "none":
             pass
     if inputs.arguments is not None:

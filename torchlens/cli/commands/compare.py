@@ -18,9 +18,10 @@ from torchlens.cli.options import (
     TrainOption,
     WidthOption,
 )
+from torchlens.cli.outcome import Outcome
 from torchlens.cli.printing import show, show_json
 from torchlens.cli.progress import shown_when_long
-from torchlens.cli.subject import Run, end_like, is_saved, open_trace, refuse_inputs
+from torchlens.cli.subject import Run, end_like, is_saved, open_trace, refuse_run
 
 
 def compare(
@@ -44,7 +45,7 @@ def compare(
     plain: PlainOption = False,
     width: WidthOption = None,
 ) -> None:
-    """Line two runs up op by op, and name the first op whose values differ.
+    """Compare two runs op by op, and name the first op that differs.
 
     Targets are run on the same random inputs, from the same seed. Values that were not kept are counted, and
     make no difference.
@@ -54,34 +55,20 @@ def compare(
     """
     run = Run(inputs or [], device, seed, train)
     if is_saved(a) and is_saved(b):
-        refuse_inputs(a, run)
+        refuse_run(run, f"{a} is a saved trace")
     names = (a, b) if a != b else (f"{a} (first)", f"{b} (second)")
     traces = [open_trace(each, Run() if is_saved(each) else run) for each in (a, b)]
     bundle = tl.Bundle(dict(zip(names, traces)))
     with shown_when_long("comparing"):
-        page = bundle.compare(*names)
         found = bundle.first_divergence(*names, tolerance=tolerance)
-    lone = len(page.only_in_a) + len(page.only_in_b)
-    same = not found and (values or not lone)
+        outcome = Outcome(bundle.compare(*names), found if found else None, tolerance, values)
+    if outcome.nothing_known is not None and all(trace.error is None for trace in traces):
+        stop(outcome.nothing_known, UNUSABLE)
     if as_json:
-        show_json(
-            {
-                "same": same,
-                "first_divergence": found if found else None,
-                "compared": len(page.rows) - len(page.not_compared),
-                "not_compared": len(page.not_compared),
-                "only_in_a": page.only_in_a,
-                "only_in_b": page.only_in_b,
-                "ops": page.rows,
-            }
-        )
+        show_json(outcome.data())
     else:
-        show(page, plain=plain, width=width)
-        typer.echo("")
-        show(found, plain=plain, width=width)
+        show(outcome, plain=plain, width=width)
     for trace, subject in zip(traces, (a, b)):
         end_like(trace, subject, run)
-    if page.rows and len(page.rows) == len(page.not_compared):
-        stop(f"no value could be compared: {page.not_compared[0].reason}", UNUSABLE)
-    if not same:
+    if not outcome.same:
         raise typer.Exit(NOT_WELL)

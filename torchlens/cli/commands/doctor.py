@@ -19,7 +19,7 @@ from torchlens.cli.options import (
 )
 from torchlens.cli.printing import show, show_json
 from torchlens.cli.progress import shown_when_long
-from torchlens.cli.subject import Run, is_saved, open_trace, prepare
+from torchlens.cli.subject import Run, is_saved, open_trace, prepare, refuse_run
 
 _NEITHER = "--markdown and --json are two forms of one page; give one of them"
 
@@ -39,10 +39,10 @@ def doctor(
     plain: PlainOption = False,
     width: WidthOption = None,
 ) -> None:
-    """Say what about a model, its inputs and this environment is refused, limited or not tested.
+    """Say what is refused, limited or not tested.
 
-    The model is built, and not run. Of a saved trace, each recorded call is made again instead, and what does
-    not give the recorded value is named.
+    That is in a model, its inputs and this environment. The model is built, and not run. Of a saved trace,
+    each recorded call is made again instead, and what does not give the recorded value is named.
 
     Exit code: 0 if nothing is refused and nothing failed, 1 if something is or did, 2 for a subject or an
     input that cannot be used.
@@ -52,9 +52,9 @@ def doctor(
     run = Run(inputs or [], device, train=train)
     if subject is not None and is_saved(subject):
         _check(subject, run, markdown=markdown, as_json=as_json, plain=plain, width=width)
-    elif subject is None and inputs:
-        stop("--input describes the inputs of a target, and none is given", UNUSABLE)
     else:
+        if subject is None:
+            refuse_run(run, "none is given")
         model, args, kwargs = (None, None, {}) if subject is None else prepare(subject, run)
         page = tl.report.doctor(model, args, input_kwargs=kwargs)
         if markdown:

@@ -37,7 +37,10 @@ def export(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="PATH", help="A file, replaced if it is there; otherwise stdout."
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="A file, replaced if it is there; its folders are made. Otherwise stdout.",
         ),
     ] = None,
     inputs: InputOption = None,
@@ -45,7 +48,9 @@ def export(
     seed: SeedOption = 0,
     train: TrainOption = False,
 ) -> None:
-    """Write a table of a trace to a file: its ops, layers, edges, modules, parameters, lines of code.
+    """Write a table of a trace to a file.
+
+    That is its ops, layers, edges, modules, parameters or lines of code.
 
     In CSV, lists are JSON text and an empty cell is a missing value; JSON is an array with an object for each
     row.

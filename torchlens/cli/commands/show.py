@@ -26,7 +26,10 @@ from torchlens.cli.subject import Run, end_like, open_trace
 from torchlens.report.amounts import listed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torchlens._trace.layer import Layer
+    from torchlens._trace.module import Module
     from torchlens._trace.op import Op
 
 
@@ -46,7 +49,9 @@ def show(
     plain: PlainOption = False,
     width: WidthOption = None,
 ) -> None:
-    """Print one layer or op: its place in the code, parents, children, and its value in numbers.
+    """Print one layer or op, and its value in numbers.
+
+    That is its place in the code, its parents and children, and statistics with a histogram.
 
     Exit code: 0 if the model ran through, 1 if it raised, 2 if there is no such layer or op. A value that was
     not kept is said to be missing, and is no error. Write -- before an index below zero.
@@ -71,7 +76,18 @@ def _found(trace: tl.Trace, site: str) -> Op | Layer:
     if site in trace.layers:
         return trace.layers[site]
     if site in trace.modules and site not in trace.ops:
-        labels = [layer.layer_label for layer in trace.modules[site].layers]
-        inside = f"the layers in it: {listed(labels, 6)}" if labels else "no op ran directly in it"
-        stop(f"{site} is a module; {inside}", UNUSABLE)
+        stop(f"{site} is a module; {_layers_told(trace.modules[site])}", UNUSABLE)
     return trace.ops[site]
+
+
+def _layers_told(module: Module) -> str:
+    labels = list(dict.fromkeys(layer.layer_label for each in _tree(module) for layer in each.layers))
+    if labels:
+        return f"the layers in it and below it: {listed(labels, 12)}"
+    return "no op ran in it or below it"
+
+
+def _tree(module: Module) -> Iterator[Module]:
+    yield module
+    for child in module.children:
+        yield from _tree(child)

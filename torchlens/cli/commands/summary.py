@@ -35,7 +35,9 @@ def summary(
     plain: PlainOption = False,
     width: WidthOption = None,
 ) -> None:
-    """Print a run's modules, layers and cost; of a run that failed, also the call that raised.
+    """Print the modules, layers and cost of a run.
+
+    Of a run that failed, also the call that raised.
 
     Exit code: 0 if the model ran through, 1 if it raised, 2 for a subject or an input that cannot be used.
     """
