@@ -98,6 +98,11 @@ class NotSavedError(UnreadableError):
 class MissingValueError(NotSavedError):
     """The value was to be written to disk and was not: it says why."""
 
+    def __init__(self, text: str, reason: str | None = None) -> None:
+        super().__init__(text)
+        self.reason = reason
+        """Why, without the name of the value: one text for all that are missing alike."""
+
 
 class OverwrittenError(UnreadableError):
     """The value was overwritten in place and its bytes were not kept."""

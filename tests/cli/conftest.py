@@ -20,5 +20,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield tmp_path
-    for name in {"net", "broken"} & (set(sys.modules) - before):
-        del sys.modules[name]
+    for name in set(sys.modules) - before:
+        if str(vars(sys.modules[name]).get("__file__")).startswith(str(tmp_path)):
+            del sys.modules[name]

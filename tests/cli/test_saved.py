@@ -161,6 +161,12 @@ def test_the_doctor_checks_a_saved_trace(saved: str) -> None:
     result = run("doctor", saved)
     assert result.exit_code == 0 and result.stdout.startswith("Net · holds\n")
     assert data("doctor", saved)["failed"] == []
+    page = run("doctor", saved, "--width", "200").stdout
+    assert page.count("it lies in a parameter") == 1
+    assert "\nunchecked  linear_1:1 and 1 other: a value it needs is not in the file: it lies in" in page
+    found = data("doctor", saved)["unchecked"]
+    assert [finding["about"] for finding in found] == ["linear_1:1", "linear_2:1"]
+    assert "the value of head.weight is not in the file" in found[1]["text"]
     assert run("doctor", saved, "--markdown").exit_code == 2
 
 

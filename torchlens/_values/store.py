@@ -187,7 +187,8 @@ class ValueStore:
         """Raise if a tensor has no elements to read."""
         reason = self.why_missing(recorded)
         if reason is not None:
-            raise MissingValueError(f"the value of {what} is not in the file: {reason}")
+            told = f"is not in the file: {reason}"
+            raise MissingValueError(f"the value of {what} {told}", f"a value it needs {told}")
 
     def check_bytes(self, tensor: Tensor, what: str) -> None:
         """Raise if the elements that the tensor shows are not the recorded ones: of live ones, never."""

@@ -12,6 +12,8 @@ class Finding:
     about: str
     """A label or address of the trace."""
     text: str
+    reason: str | None = None
+    """The text without what concerns this one thing alone; None where that is all of it."""
 
 
 @dataclass(slots=True)

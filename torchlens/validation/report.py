@@ -86,13 +86,13 @@ def _listed(name: str, findings: Sequence[Finding], symbols: Symbols) -> Iterato
 
 def _grouped(name: str, findings: Sequence[Finding], symbols: Symbols) -> Iterator[RenderableType]:
     """Findings by their reason: many ops share one."""
-    by_reason: dict[str, list[str]] = {}
+    by_reason: dict[str, list[Finding]] = {}
     for finding in findings:
-        by_reason.setdefault(finding.text, []).append(finding.about)
+        by_reason.setdefault(finding.reason or finding.text, []).append(finding)
     merged = [
-        Finding(
-            labels[0] if len(labels) == 1 else f"{labels[0]} and {quantity(len(labels) - 1, 'other')}", text
-        )
-        for text, labels in by_reason.items()
+        found[0]
+        if len(found) == 1
+        else Finding(f"{found[0].about} and {quantity(len(found) - 1, 'other')}", reason)
+        for reason, found in by_reason.items()
     ]
     yield from _listed(name, merged, symbols)

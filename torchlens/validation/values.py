@@ -11,7 +11,7 @@ from torchlens._replay.rerun import CannotReplayError, Replay, Replayed
 from torchlens._replay.settings import untouched_generators
 from torchlens._trace.reader import TraceReader
 from torchlens._values.plain import tensors_in
-from torchlens.errors import UnreadableError
+from torchlens.errors import MissingValueError, UnreadableError
 from torchlens.validation.comparison import difference, is_close, is_equal, is_same
 from torchlens.validation.findings import Finding, Tally
 from torchlens.validation.perturbation import perturbed
@@ -56,7 +56,8 @@ class _Checker:
             replayed = self.replay.run(row)
             apart = list(self._differences(row, expected, replayed))
         except (CannotReplayError, UnreadableError) as reason:
-            self.tally.unchecked += [Finding(label, str(reason)) for label in labels]
+            shared = reason.reason if isinstance(reason, MissingValueError) else None
+            self.tally.unchecked += [Finding(label, str(reason), shared) for label in labels]
             return
         except Exception as error:  # noqa: BLE001 - a call made on wrong inputs may raise anything
             kind = self._subclass_in(row)
