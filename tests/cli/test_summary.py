@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -121,7 +122,7 @@ def test_a_seed_makes_a_run_repeatable(files: Path) -> None:
 
     def told(seed: str) -> str:
         words = ("summary", "seeded.py:Tells", "-i", "3,4", "--train", "--seed", seed)
-        output = run(*words).stdout.splitlines()[0]
+        output = run(*words).stderr.splitlines()[0]
         del sys.modules["seeded"]
         return output
 
@@ -141,3 +142,36 @@ def test_plain_overrides_colours(files: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[" in run("summary", "net.py:net", "-i", "3,4").stdout
     assert "\x1b[" not in run("summary", "net.py:net", "-i", "3,4", "--plain").stdout
+
+
+TALKS = """
+import torch
+
+print("imported")
+
+class Talks(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        print("built")
+    def forward(self, x):
+        print("ran")
+        return x * 2
+
+class Exits(torch.nn.Module):
+    def forward(self, x):
+        raise SystemExit(7)
+"""
+
+
+def test_what_a_model_prints_is_no_part_of_the_answer(files: Path) -> None:
+    (files / "talks.py").write_text(TALKS)
+    result = run("summary", "talks.py:Talks", "--input", "3,4", "--json")
+    assert result.exit_code == 0 and json.loads(result.stdout)["ops"]
+    assert "ran" in result.stderr
+
+
+def test_a_model_that_exits_has_raised(files: Path) -> None:
+    (files / "talks.py").write_text(TALKS)
+    result = run("summary", "talks.py:Exits", "--input", "3,4")
+    assert result.exit_code == 1
+    assert "the model raised SystemExit: 7" in result.stderr

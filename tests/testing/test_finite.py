@@ -168,3 +168,11 @@ def test_against_looking_at_each_value(name: str) -> None:
     found = assert_finite(trace, allow=tl.func("empty"))
     assert found.checked + found.allowed + len(found.unread) == len(trace.ops)
     assert found.unread == []
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"])
+def test_values_of_eight_bits(name: str) -> None:
+    x = torch.tensor([1.0, float("nan")]).to(getattr(torch, name))
+    assert assert_finite(tl.trace(lambda x: x.clone(), x[:1])) is not None
+    with pytest.raises(TraceAssertionError, match="NaN"):
+        assert_finite(tl.trace(lambda x: x.clone(), x))

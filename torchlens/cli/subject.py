@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +75,8 @@ def prepare(subject: str, run: Run) -> tuple[object, tuple[Any, ...] | None, dic
 
     specs = [InputSpec.parse(text) for text in run.inputs]
     place = usable_device(run.device)
-    model = build_object(subject, run.seed)
+    with _prints_aside():
+        model = build_object(subject, run.seed)
     if isinstance(model, torch.nn.Module):
         _move(model, place)
         model.train(run.train)
@@ -84,21 +87,28 @@ def prepare(subject: str, run: Run) -> tuple[object, tuple[Any, ...] | None, dic
 def _run(target: str, run: Run, keep: Sequence[str] | None) -> tl.Trace:
     specs = [InputSpec.parse(text) for text in run.inputs]
     place = usable_device(run.device)
-    model = build_model(target, run.seed)
+    with _prints_aside():
+        model = build_model(target, run.seed)
     _move(model, place)
     args, kwargs = _random_inputs(specs, place)
     model.train(run.train)
     trace: tl.Trace | None = None
     try:
         options = tl.options.CaptureOptions(seed=run.seed)
-        with tl.capture(model, save=None if keep is None else list(keep), capture=options) as trace:
+        kept = None if keep is None else list(keep)
+        with _prints_aside(), tl.capture(model, save=kept, capture=options) as trace:
             model(*args, **kwargs)
     except TorchLensError:
         raise
-    except Exception:  # noqa: BLE001  whatever the model raises is told by the trace
+    except (Exception, SystemExit):  # noqa: BLE001  whatever the model raises is told by the trace
         pass
     assert trace is not None
     return trace
+
+
+def _prints_aside() -> AbstractContextManager[object]:
+    """What the target's own code prints goes to stderr: stdout has what was asked for."""
+    return redirect_stdout(sys.stderr)
 
 
 def _move(model: nn.Module, place: torch.device) -> None:

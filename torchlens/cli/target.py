@@ -60,7 +60,7 @@ def build_object(target: str, seed: int) -> object:
         if built is None:
             raise ValueError("it returned None, so a `return` is missing")
         return built
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TargetError(
             f"{target} raised {type(error).__name__}: {error}; a factory is called without arguments"
         ) from error

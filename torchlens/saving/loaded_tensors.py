@@ -38,7 +38,10 @@ class Lost:
 
     def read(self, what: str) -> NoReturn:
         """There is no value: raises `MissingValueError`."""
-        raise MissingValueError(f"the value of {what} is not in the file: {self.reason}")
+        raise MissingValueError(
+            f"the value of {what} is not in the file: {self.reason}",
+            f"a value it needs is not in the file: {self.reason}",
+        )
 
     def in_memory(self) -> None:
         """It takes none."""

@@ -20,7 +20,7 @@ from torchlens._values.geometry import dtype_name, shape_of
 from torchlens._values.ghost import Recorded
 from torchlens.errors import UnreadableError
 from torchlens.report.amounts import quantity
-from torchlens.tables.frames import files_of_torch
+from torchlens.report.torch_files import is_of_torch
 from torchlens.testing.statistics import StatisticTexts, statistic_texts
 from torchlens.testing.unfilled import find_unfilled
 
@@ -148,8 +148,7 @@ def _line(reader: TraceReader, entry: LayerEntry, unfilled: frozenset[int] | Non
 
 def _place(reader: TraceReader, op: int) -> str:
     frames = reader.frames(reader.numbers.rows[op])
-    in_torch = files_of_torch({frame.file for frame in frames})
-    innermost = next((frame for frame in reversed(frames) if frame.file not in in_torch), None)
+    innermost = next((frame for frame in reversed(frames) if not is_of_torch(frame.file)), None)
     if innermost is None or innermost.line is None:
         return ""
     return f"{Path(innermost.file).name}:{innermost.line}"

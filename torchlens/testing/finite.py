@@ -86,6 +86,7 @@ def _find_first(reader: TraceReader, allowed: frozenset[int], inf: bool, tally: 
 def _strange(value: Tensor, inf: bool) -> str | None:
     """What of a value is not finite, in words; None if nothing."""
     parts = [part for part in parts_of(value.detach()) if part.is_floating_point() or part.is_complex()]
+    parts = [part.double() if part.is_floating_point() and part.itemsize == 1 else part for part in parts]
     if all(part.isfinite().all() for part in parts):
         return None
     nan = sum(int(part.isnan().sum()) for part in parts)

@@ -131,6 +131,14 @@ def _number(value: float) -> str:
     return "0" if text == "-0" else text
 
 
+def _distance(before: str, now: str) -> float:
+    """How far two statistics are apart: of integers exactly, which float64 may not tell apart."""
+    try:
+        return float(abs(int(now) - int(before)))
+    except (ValueError, OverflowError):
+        return abs(float(now) - float(before))
+
+
 def difference_of(
     expected: StatisticTexts, found: StatisticTexts, dtypes: Iterable[str], tolerance: Tolerance
 ) -> str | None:
@@ -149,7 +157,7 @@ def difference_of(
         if "none" in (before, now) or name not in NUMERIC:
             apart.append((inf, name, f"{name} {now} instead of {before}"))
             continue
-        distance = abs(float(now) - float(before))
+        distance = _distance(before, now)
         room = tolerance.allowed(max(scale, abs(float(before))), *kinds)
         if not distance <= room:
             text = f"{name} {now} instead of {before}, tolerance {room:.2g}"
