@@ -82,6 +82,7 @@ def rewrite_cells(parts: Parts, source: random.Random) -> None:
     """Other values in a table, which stays a table, and a manifest that fits it."""
     table = source.choice(sorted(TABLES))
     found = pa.ipc.open_stream(pa.BufferReader(parts[table_name(table)])).read_all()
+    found.validate(full=True)  # what an earlier mutation left could crash the reader here
     columns = {name: found[name].to_pylist() for name in found.column_names}
     for _ in range(source.choice([1, 1, 3])):
         name = source.choice(sorted(columns))
