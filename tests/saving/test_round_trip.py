@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -251,3 +253,16 @@ def test_a_loaded_trace_needs_no_model_and_no_file_once_it_is_freed(tmp_path: Pa
     kept = copy.deepcopy(value)
     (tmp_path / "run.tlens").unlink()  # the mapping holds it
     assert torch.equal(value, kept)
+
+
+def test_a_loaded_trace_is_freed_without_the_collector(tmp_path: Path) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        loaded = round_trip(linear(), tmp_path / "run.tlens", params=True)
+        assert str(loaded.summary()) and loaded.check() and loaded.graph and loaded.to_arrow()
+        held = weakref.ref(loaded._reader), weakref.ref(loaded._reader.tensor(0, 0))
+        del loaded
+        assert [ref() for ref in held] == [None, None]
+    finally:
+        gc.enable()
