@@ -148,8 +148,10 @@ def test_a_capture_on_a_new_thread_is_no_reason() -> None:
 
 def test_many_captures_at_once_are_no_reasons() -> None:
     model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(10)])
+    all_begun = threading.Barrier(4)  # one that was just started, by whom can't be told, is a reason
 
     def work(_: int) -> list[bool]:
+        all_begun.wait()
         return [tl.trace(model, floats(2, 4)).provenance.verified for _ in range(5)]
 
     for _ in range(5):
