@@ -21,7 +21,8 @@ HOUSE = (
     ("demo",),
     ("testing",),  # what a test says of traces
     ("_api",),
-    ("saving",),  # features: functions over a TraceReader
+    ("drawing",),  # features: functions over a TraceReader
+    ("saving",),
     ("comparing",),
     ("tables",),
     ("validation",),

@@ -1,0 +1,1 @@
+"""Drawing: pictures of what ran, as static files and as one interactive page."""

@@ -1,0 +1,135 @@
+"""What may be drawn of a run: boxes within boxes, leaves in them, and links between leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from torchlens._trace.op import Op
+from torchlens.report.amounts import ShapeRange
+
+Status: TypeAlias = Literal["both", "removed", "added"]
+"""In a scene of two runs: in both of them, in the first only, in the second only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a scene of two runs says of a leaf."""
+
+    status: Status
+    distance: float | None
+    """The largest relative difference of its values, 0 where they are equal bit for bit; None: not known."""
+    text: str
+    """The difference, or why there is none, in a few words."""
+
+
+@dataclass(slots=True, eq=False)
+class Leaf:
+    """One op or, in a rolled scene, one layer: its ops are the passes."""
+
+    box: Box
+    ops: list[Op]
+    index: int = 0
+    """Its place in `Scene.leaves`."""
+    mark: Mark | None = None
+    """None in a scene of one run."""
+
+    @property
+    def first(self) -> Op:
+        """The op that its name, function and place in the code are told from."""
+        return self.ops[0]
+
+    @property
+    def label(self) -> str:
+        """The op's label; the layer's where it stands for all passes of it."""
+        layer = self.first.layer
+        return layer.layer_label if len(self.ops) == layer.num_passes else self.first.label
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is the value that a buffer had before anything wrote it."""
+        return all(op.kind == "buffer" and not op.parents for op in self.ops)
+
+
+@dataclass(slots=True, eq=False)
+class Box:
+    """One module call or, in a rolled scene, a module with all its calls; the top is what is outside any."""
+
+    parent: Box | None
+    address: str
+    """Of the module; `""` is the root, and what is outside any call."""
+    type_name: str
+    """The module's class; empty for the top."""
+    label: str = ""
+    """The address, with the call's number where a module has several calls and the box is one of them."""
+    calls: list[int] = field(default_factory=list[int])
+    """Indices of the module calls it stands for."""
+    items: list[Item] = field(default_factory=list["Item"])
+    """What ran directly in it, in the order of the first run."""
+    status: Status | None = None
+    """None in a scene of one run."""
+
+    @property
+    def name(self) -> str:
+        """The label below the enclosing box's address; the class for the root module."""
+        around = "" if self.parent is None else self.parent.address
+        inside = around and self.label.startswith(f"{around}.")
+        found = self.label[len(around) + 1 :] if inside else self.label
+        return found if self.address else f"{self.type_name}{found}"
+
+    def leaves(self) -> Iterator[Leaf]:
+        """All leaves in it, those of inner boxes included, in order."""
+        for item in self.items:
+            if isinstance(item, Leaf):
+                yield item
+            else:
+                yield from item.leaves()
+
+    def boxes(self) -> Iterator[Box]:
+        """All boxes in it, outer ones first."""
+        for item in self.items:
+            if isinstance(item, Box):
+                yield item
+                yield from item.boxes()
+
+    @property
+    def only_leaf(self) -> Leaf | None:
+        """The leaf, if it is all that is in the box."""
+        found: Item = self
+        while isinstance(found, Box):
+            if len(found.items) != 1:
+                return None
+            found = found.items[0]
+        return found
+
+
+Item: TypeAlias = Leaf | Box
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """What flows from one leaf into another: all edges of the graph between their ops."""
+
+    source: Leaf
+    target: Leaf
+    edges: dict[tuple[int, int], None] = field(default_factory=dict[tuple[int, int], None])
+    """(parent, child) by op index, each edge of the graph once."""
+    positions: dict[str, None] = field(default_factory=dict[str, None])
+    """The argument positions it fills, in order."""
+    shape: ShapeRange = field(default_factory=ShapeRange)
+    """Of the argument as the target read it."""
+    status: Status | None = None
+    """None in a scene of one run."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """All that may be drawn of a run."""
+
+    top: Box
+    """The space outside all module calls: inputs, outputs and the root calls."""
+    leaves: list[Leaf]
+    """In the order in which they stand in the boxes."""
+    links: list[Link]
+    rolled: bool
