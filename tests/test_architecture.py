@@ -60,7 +60,7 @@ NO_TORCH = (
     "_arrow",
     "_capture.call_site",
 )
-ONE_FILE_EACH = ("networkx", "pyarrow", "pydot")
+ONE_FILE_EACH = ("networkx", "pyarrow", "pydot", "typst")
 EMPTY_NAMES = ("utils", "util", "helpers", "helper", "common", "misc", "base", "manager", "impl", "core")
 
 ROOT = Path(__file__).parents[1]

@@ -128,7 +128,7 @@ def test_what_the_package_imports_is_a_dependency() -> None:
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     imported = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"torchlens"}
     declared = {re.match(r"[\w-]+", dependency)[0] for dependency in PROJECT["dependencies"]}
-    optional = {"pandas", "polars"}  # asked for by name; an error says what to install
+    optional = {"pandas", "polars", "typst"}  # asked for by name; an error says what to install
     assert imported <= declared | optional | {"pytest"}, "pytest loads its plugin itself"
 
 

@@ -65,6 +65,10 @@ class MissingLibraryError(TorchLensError, ImportError):
     """A library that torchlens does not need otherwise is not installed."""
 
 
+class DrawingError(TorchLensError, RuntimeError):
+    """No picture came of a graph: it says which program failed, how, and where the graph's DOT text is."""
+
+
 class MissingKeyError(TorchLensError, KeyError):
     """No op, layer, module, parameter or buffer has this name or index."""
 
