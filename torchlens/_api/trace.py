@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,12 @@ from torchlens._trace.selection import find
 from torchlens._trace.state import Buffer, Param
 from torchlens._trace.views import Views
 from torchlens._values.ledger import Ledger
+from torchlens.drawing.dot import Direction
+from torchlens.drawing.drawing import DrawOptions, draw
+from torchlens.drawing.picture import Picture
+from torchlens.drawing.quantities import ColorBy
+from torchlens.drawing.rendering import Program
+from torchlens.drawing.wishes import Modules
 from torchlens.errors import CaptureOpenError, NotSavedError
 from torchlens.report.failure import FailureReport, report_failure
 from torchlens.report.memory import Memory, measure_memory
@@ -209,6 +216,29 @@ class Trace:
         `depth` opens that many levels of modules; `fold=False` shows each of several like blocks.
         """
         return summarize(self._views, depth=depth, fold=fold)
+
+    def draw(  # noqa: PLR0913  the surface fixes the names
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        rolled: bool = False,
+        depth: int | None = None,
+        collapse: Modules | Sequence[Modules] | None = None,
+        hide: Sites | None = None,
+        focus: str | None = None,
+        color_by: ColorBy | None = None,
+        direction: Direction = "down",
+        fold: bool = True,
+        program: Program = "graphviz-pure",
+        time_limit: float = 60.0,
+    ) -> Picture:
+        """A picture."""
+        options = DrawOptions(rolled, depth, collapse, focus, color_by, direction, fold, program, time_limit)
+        hidden = [] if hide is None else [op.index for op in find_ops(self._views, hide)]
+        picture = draw(self._views, options, hidden)
+        if path is not None:
+            picture.save(path)
+        return picture
 
     def check(self) -> Report:
         """Make each recorded call again and check the record's own rules; true when nothing failed."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from torchlens._trace.op import Op
+from torchlens._trace.views import Views
 from torchlens.report.amounts import ShapeRange
 
 Status: TypeAlias = Literal["both", "removed", "added"]
@@ -47,6 +48,11 @@ class Leaf:
         return layer.layer_label if len(self.ops) == layer.num_passes else self.first.label
 
     @property
+    def is_added(self) -> bool:
+        """Whether it is of the second of two runs only."""
+        return self.mark is not None and self.mark.status == "added"
+
+    @property
     def is_state(self) -> bool:
         """Whether it is the value that a buffer had before anything wrote it."""
         return all(op.kind == "buffer" and not op.parents for op in self.ops)
@@ -72,19 +78,19 @@ class Box:
 
     @property
     def name(self) -> str:
-        """The label below the enclosing box's address; the class for the root module."""
+        """The label below the enclosing box's address, a mere number after a name; the class for the root."""
+        if not self.address:
+            return f"{self.type_name}{self.label}"
         around = "" if self.parent is None else self.parent.address
-        inside = around and self.label.startswith(f"{around}.")
-        found = self.label[len(around) + 1 :] if inside else self.label
-        return found if self.address else f"{self.type_name}{found}"
+        if not (around and self.label.startswith(f"{around}.")):
+            return self.label
+        found = self.label[len(around) + 1 :]
+        return f"{around.rpartition('.')[2]}.{found}" if found[0].isdigit() else found
 
     def leaves(self) -> Iterator[Leaf]:
         """All leaves in it, those of inner boxes included, in order."""
         for item in self.items:
-            if isinstance(item, Leaf):
-                yield item
-            else:
-                yield from item.leaves()
+            yield from leaves_of(item)
 
     def boxes(self) -> Iterator[Box]:
         """All boxes in it, outer ones first."""
@@ -92,6 +98,24 @@ class Box:
             if isinstance(item, Box):
                 yield item
                 yield from item.boxes()
+
+    def boxes_in_it(self) -> Iterator[Box]:
+        """The boxes that stand directly in it."""
+        return (item for item in self.items if isinstance(item, Box))
+
+    def around(self) -> Iterator[Box]:
+        """The boxes that it stands in, from the inside out; the top is the last."""
+        box = self.parent
+        while box is not None:
+            yield box
+            box = box.parent
+
+    @property
+    def views(self) -> Views | None:
+        """Those of the run that its calls are of; None if it has no op of that run."""
+        runs = (leaf for leaf in self.leaves() if self.status != "both" or not leaf.is_added)
+        first = next(runs, None)
+        return None if first is None else first.first._views
 
     @property
     def only_leaf(self) -> Leaf | None:
@@ -105,6 +129,11 @@ class Box:
 
 
 Item: TypeAlias = Leaf | Box
+
+
+def leaves_of(item: Item) -> Iterator[Leaf]:
+    """The leaf itself, or all leaves in a box."""
+    return iter((item,)) if isinstance(item, Leaf) else item.leaves()
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,172 @@
+"""The words on nodes, frames and arrows, as plain lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from torchlens._trace.state import Buffer, Param
+from torchlens._values.geometry import dtype_name
+from torchlens.drawing.arguments import argument_name
+from torchlens.drawing.composition import Arrow, Frame, Node
+from torchlens.drawing.scene import Box, Item, Leaf, leaves_of
+from torchlens.report.amounts import ShapeRange, listed, quantity, shape_text, short_count
+from torchlens.report.sizes import numel, shape_of
+
+Style: TypeAlias = Literal["name", "type", "plain", "small"]
+_MOST_NAMES = 4
+_LONGEST = 60
+"""Characters of a name that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Words that stand side by side, each with its style."""
+
+    words: tuple[tuple[str, Style], ...]
+
+    @property
+    def text(self) -> str:
+        """Without styles."""
+        return " ".join(word for word, _ in self.words)
+
+
+def node_lines(node: Node) -> list[Line]:
+    """What a node says: its name, what it is, the shape and dtype it gave, the state it reads."""
+    if node.kind == "rest":
+        return [Line(((_rest(node.items), "small"),)), Line(((_ends(node.items), "small"),))]
+    box, leaf = node.box, node.leaf
+    times = f"×{node.times}" if node.times > 1 else ""
+    lines: list[Line] = []
+    if box is not None:
+        lines.append(_line((_span(node.items), "name"), (box.type_name, "type"), (times, "name")))
+    if leaf is not None:
+        passes = f"×{len(leaf.ops)}" if len(leaf.ops) > 1 else ""
+        style: Style = "plain" if box is not None else "name"
+        label = _labels(node) if box is None else leaf.label
+        lines.append(_line((label, style), (passes or (times if box is None else ""), style)))
+        lines += _leaf_lines(leaf)
+    elif box is not None:
+        lines.append(_line((_contents(box), "small")))
+        lines.append(_line((_gave(box), "plain")))
+    return [line for line in lines if line.words]
+
+
+def frame_lines(frame: Frame) -> list[Line]:
+    """The title of an open module: its name, its class, and how often it runs or repeats."""
+    times = f"×{frame.times}" if frame.times > 1 else ""
+    if not frame.boxes:
+        return [_line((_ends(frame.span), "name"), (times, "name"))]
+    box, name = frame.boxes[0], _span(frame.boxes)
+    kind = "" if name == box.type_name else box.type_name
+    calls = f"{len(box.calls)} calls" if len(box.calls) > 1 else ""
+    lines = [_line((name, "name"), (times, "name")), _line((kind, "type"), (calls, "small"))]
+    return [line for line in lines if line.words]
+
+
+def arrow_text(arrow: Arrow, num_inputs: int) -> str:
+    """What an arrow carries: the argument's name where the target has several, its shape, how often.
+
+    `num_inputs`: how many tensor arguments of the target come from ops.
+    """
+    shape = ShapeRange()
+    for link in arrow.links:
+        shape.merge(link.shape)
+    names: list[str] = []
+    if num_inputs > 1 and arrow.target.leaf is not None:
+        link = arrow.links[0]
+        names = [argument_name(link.target.first, position) for position in link.positions]
+    count = arrow.count
+    told = count > 1 and (arrow.returns or count != arrow.target.num_runs)
+    return " ".join(filter(None, (listed(names, 2), str(shape), f"×{count}" if told else "")))
+
+
+def tooltip(node: Node) -> str:
+    """More about a node, one fact a line: whole names, and where an op was called."""
+    box, leaf = node.box, node.leaf
+    facts: list[str] = []
+    if box is not None:
+        facts.append(f"{box.label or 'root'}: {box.type_name}")
+    if leaf is not None:
+        op = leaf.first
+        facts += [f"{leaf.label}: {op.func_name}", *(str(frame) for frame in op.call_site[-1:])]
+    if node.kind == "rest":
+        facts.append(", ".join(_name(item) for item in node.items[:50]))
+    return "\n".join(facts)
+
+
+def _line(*words: tuple[str, Style]) -> Line:
+    return Line(tuple((_short(word), style) for word, style in words if word))
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= _LONGEST else f"{word[: _LONGEST // 2 - 1]}…{word[-_LONGEST // 2 :]}"
+
+
+def _leaf_lines(leaf: Leaf) -> Iterator[Line]:
+    op = leaf.first
+    if op.name is not None:
+        yield _line((op.name, "type"))
+    shape = ShapeRange()
+    for each in leaf.ops:
+        shape.add(shape_of(each._seen))
+    dtypes = dict.fromkeys(dtype_name(each.dtype) for each in leaf.ops)
+    yield _line((f"{shape} {', '.join(dtypes)}", "plain"))
+    inside = f"{op.module.address}." if op.module.address else ""
+    held = {
+        entry.address: f"{entry.address.removeprefix(inside)} {_size(entry)}".strip()
+        for each in leaf.ops
+        for entry in (*each.params, *each.buffers)
+    }
+    if held:
+        yield _line((listed(list(held.values()), _MOST_NAMES), "small"))
+    if leaf.mark is not None:
+        yield _line((leaf.mark.text, "small"))
+
+
+def _size(held: Param | Buffer) -> str:
+    return shape_text(held.shape if isinstance(held, Param) else held.versions[0].shape)
+
+
+def _labels(node: Node) -> str:
+    first, last = node.items[0], node.items[-1]
+    return _name(first) if first is last else f"{_name(first)} ... {_name(last)}"
+
+
+def _span(boxes: Sequence[Item]) -> str:
+    return _name(boxes[0]) if len(boxes) == 1 else _ends(boxes)
+
+
+def _ends(items: Sequence[Item]) -> str:
+    return f"{_name(items[0])} ... {_name(items[-1])}"
+
+
+def _name(item: Item) -> str:
+    return item.name if isinstance(item, Box) else item.label
+
+
+def _rest(items: Sequence[Item]) -> str:
+    return f"{quantity(sum(1 for item in items for _ in leaves_of(item)), 'more op')}"
+
+
+def _contents(box: Box) -> str:
+    """How much is in a closed module."""
+    params = {param.address: param for leaf in box.leaves() for op in leaf.ops for param in op.params}
+    count = sum(numel(param.value) or 0 for param in params.values())
+    parts = [quantity(sum(1 for _ in box.leaves()), "op")]
+    parts += [f"{short_count(count)} params"] if count else []
+    parts += [f"{len(box.calls)} calls"] if len(box.calls) > 1 else []
+    return " · ".join(parts)
+
+
+def _gave(box: Box) -> str:
+    """The shape and dtype of what a closed module returned first, over its calls."""
+    views, shape, dtypes = box.views, ShapeRange(), dict[str, None]()
+    if views is None:
+        return ""
+    for call in map(views.module_call, box.calls):
+        if call._entry.end is not None and call.outputs:
+            shape.add(shape_of(call.outputs[0]._seen))
+            dtypes[dtype_name(call.outputs[0].dtype)] = None
+    return f"{shape} {', '.join(dtypes)}".strip()

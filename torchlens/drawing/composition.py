@@ -1,0 +1,254 @@
+"""What a static picture shows: which boxes are open, what is folded into one, and the arrows that result.
+
+Every leaf of a scene is shown by exactly one node, alone, within a closed module or folded with others that
+are alike; every link is part of exactly one arrow, or lies within a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from torchlens.drawing.likeness import Likeness, number_alike
+from torchlens.drawing.repeats import Run, find_runs
+from torchlens.drawing.scene import Box, Item, Leaf, Link, Scene, leaves_of
+
+NodeKind: TypeAlias = Literal["op", "module", "rest"]
+IsOpen: TypeAlias = Callable[[Box, int], bool]
+"""Whether a box, so many modules below the root, shows what is in it."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One shape of the picture."""
+
+    name: str
+    kind: NodeKind
+    """`op` for an op or layer, also within a module that has nothing else; `module` for a closed one; `rest`
+    for what is left out of a long row."""
+    items: list[Item]
+    """The like siblings it stands for, the first of which is described; of a rest, what is left out."""
+    order: int
+    """Its place among the nodes."""
+    num_runs: int = 0
+    """How many ops, or calls of a module, it stands for, those in like siblings of its frames included."""
+
+    @property
+    def times(self) -> int:
+        """How many like siblings it stands for."""
+        return 1 if self.kind == "rest" else len(self.items)
+
+    @property
+    def box(self) -> Box | None:
+        """The module that it shows, if it shows one."""
+        first = self.items[0]
+        return first if self.kind != "rest" and isinstance(first, Box) else None
+
+    @property
+    def leaf(self) -> Leaf | None:
+        """The op or layer that it shows, if it is one."""
+        first = self.items[0]
+        if self.kind != "op":
+            return None
+        return first.only_leaf if isinstance(first, Box) else first
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """An open module, or several groups that are alike."""
+
+    name: str
+    boxes: list[Box]
+    """The like siblings it stands for, the first of which is shown; empty for groups of several items."""
+    times: int
+    span: tuple[Item, Item]
+    """The first item that it stands for, and the last."""
+    parts: list[Node | Frame] = field(default_factory=list["Node | Frame"])
+
+    def nodes(self) -> Iterator[Node]:
+        """The nodes in it, those of inner frames included."""
+        for part in self.parts:
+            if isinstance(part, Node):
+                yield part
+            else:
+                yield from part.nodes()
+
+
+@dataclass(slots=True, eq=False)
+class Arrow:
+    """All links between what two nodes stand for."""
+
+    source: Node
+    target: Node
+    links: list[Link] = field(default_factory=list[Link])
+
+    @property
+    def returns(self) -> bool:
+        """Whether it leads back: to a later pass, or to the next of several like siblings."""
+        return self.target.order <= self.source.order
+
+    @property
+    def count(self) -> int:
+        """How many values it carries."""
+        return len({parent for link in self.links for parent, _ in link.edges})
+
+
+@dataclass(slots=True)
+class Composition:
+    """The nodes of a picture in their frames, and the arrows between them."""
+
+    top: Frame
+    arrows: list[Arrow]
+    node_of: list[Node]
+    """By the index of the leaf."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """How like siblings are drawn."""
+
+    modules: bool = True
+    """Different modules that are built alike, one behind the other, are drawn once."""
+    passes: bool = False
+    """So are calls of one and the same module, and repeated ops outside any."""
+    most_parts: int | None = None
+    """More parts of one frame than this are cut to the first and last ones."""
+
+
+def compose(scene: Scene, is_open: IsOpen, folding: Folding, apart: Collection[Box] = ()) -> Composition:
+    """Decide what is drawn; the boxes of `apart` are folded with no other."""
+    return _Composer(scene, is_open, folding, apart).compose()
+
+
+class _Composer:
+    def __init__(self, scene: Scene, is_open: IsOpen, folding: Folding, apart: Collection[Box]) -> None:
+        self._scene = scene
+        self._is_open = is_open
+        self._folding = folding
+        folds = folding.modules or folding.passes
+        self._alike: Likeness = number_alike(scene, apart) if folds else {}
+        self._num_nodes = self._num_frames = 0
+        self._place: dict[int, tuple[Node, int]] = {}
+        """By leaf its node, and the number of the like sibling that it is in."""
+
+    def compose(self) -> Composition:
+        top = self._frame([self._scene.top], [self._scene.top], -1)
+        node_of = [self._place[leaf.index][0] for leaf in self._scene.leaves]
+        return Composition(top, list(self._arrows()), node_of)
+
+    def _part(self, siblings: Sequence[Item], everyone: Sequence[Item], level: int) -> Node | Frame:
+        """What shows like siblings; `everyone` has those in the like siblings of outer frames as well."""
+        first = siblings[0]
+        if isinstance(first, Leaf) or first.only_leaf is not None:
+            return self._node("op", siblings, everyone)
+        if not self._is_open(first, level):
+            return self._node("module", siblings, everyone)
+        return self._frame([item for item in siblings if isinstance(item, Box)], everyone, level)
+
+    def _frame(self, siblings: list[Box], everyone: Sequence[Item], level: int) -> Frame:
+        frame = self._new_frame(siblings, len(siblings), (siblings[0], siblings[-1]))
+        inside = [item.items for item in everyone if isinstance(item, Box)]
+        runs = self._runs(inside[0], level + 1)
+        rest = self._left_out(len(runs))
+        for at, run in enumerate(runs):
+            if at == rest.start and rest:
+                frame.parts.append(self._rest(inside, runs[rest.start].start, runs[rest.stop - 1].stop))
+            if at not in rest:
+                frame.parts.append(self._run(inside, run, level + 1))
+        return frame
+
+    def _runs(self, items: Sequence[Item], level: int) -> list[Run]:
+        if not self._alike:
+            return [Run(at, 1, 1) for at in range(len(items))]
+        sizes = [self._size(item, level) for item in items]
+        return list(find_runs(items, self._alike, sizes, passes=self._folding.passes))
+
+    def _size(self, item: Item, level: int) -> int:
+        """How many nodes an item takes, about."""
+        if isinstance(item, Leaf) or item.only_leaf is not None or not self._is_open(item, level):
+            return 1
+        return sum(1 for _ in item.leaves())
+
+    def _left_out(self, count: int) -> range:
+        most = self._folding.most_parts
+        if most is None or count <= most:
+            return range(0)
+        return range(most - most // 5, count - most // 5)
+
+    def _run(self, inside: Sequence[Sequence[Item]], run: Run, level: int) -> Node | Frame:
+        """What shows one run of the first of some like boxes, and the same one of the others."""
+
+        def part(offset: int) -> Node | Frame:
+            places = range(run.start + offset, run.stop, run.period)
+            siblings = [inside[0][at] for at in (places if run.period == 1 else places[:1])]
+            return self._part(siblings, [items[at] for items in inside for at in places], level)
+
+        if run.period == 1:
+            return part(0)
+        frame = self._new_frame([], run.times, (inside[0][run.start], inside[0][run.stop - 1]))
+        frame.parts += map(part, range(run.period))
+        return frame
+
+    def _rest(self, inside: Sequence[Sequence[Item]], start: int, stop: int) -> Node:
+        left_out = [item for items in inside for item in items[start:stop]]
+        return self._node("rest", inside[0][start:stop], left_out)
+
+    def _new_frame(self, boxes: list[Box], times: int, span: tuple[Item, Item]) -> Frame:
+        self._num_frames += 1
+        return Frame(f"f{self._num_frames}", boxes, times, span)
+
+    def _node(self, kind: NodeKind, items: Sequence[Item], everyone: Sequence[Item]) -> Node:
+        node = Node(f"n{self._num_nodes}", kind, list(items), self._num_nodes)
+        self._num_nodes += 1
+        for number, item in enumerate(everyone):
+            node.num_runs += _runs_of(item, kind)
+            for leaf in leaves_of(item):
+                self._place[leaf.index] = node, number
+        return node
+
+    def _arrows(self) -> Iterator[Arrow]:
+        found: dict[tuple[int, int], Arrow] = {}
+        for link in self._scene.links:
+            source, sibling = self._place[link.source.index]
+            target, other = self._place[link.target.index]
+            if source is target and not _loops(source, link, sibling != other):
+                continue
+            key = source.order, target.order
+            arrow = found.get(key) or found.setdefault(key, Arrow(source, target))
+            arrow.links.append(link)
+        yield from found.values()
+
+
+def _runs_of(item: Item, kind: NodeKind) -> int:
+    if kind == "module" and isinstance(item, Box):
+        return len(item.calls)
+    return sum(len(leaf.ops) for leaf in leaves_of(item))
+
+
+def _loops(node: Node, link: Link, between_siblings: bool) -> bool:
+    """Whether a link from a node to itself leaves what it shows and enters it again."""
+    if node.kind == "op":
+        return between_siblings or link.source is link.target
+    return node.kind == "module" and (between_siblings or _crosses_calls(node, link))
+
+
+def _crosses_calls(node: Node, link: Link) -> bool:
+    """Whether data flows from one call of a closed module into a later one."""
+    box = node.items[0]
+    if not isinstance(box, Box) or len(box.calls) < 2:
+        return False
+    calls = frozenset(box.calls)
+    for parent, child in link.edges:
+        if _call_around(link.source, parent, calls) != _call_around(link.target, child, calls):
+            return True
+    return False
+
+
+def _call_around(leaf: Leaf, op: int, calls: frozenset[int]) -> int:
+    """Which of some module calls an op of a leaf ran in."""
+    reader = leaf.first._reader
+    call = reader.rows.call[reader.numbers.rows[op]]
+    while call and call not in calls:
+        call = reader.record.module_calls[call].parent
+    return call

@@ -1,0 +1,221 @@
+"""A composition as DOT text. The only file that imports pydot, and only when a picture is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from torchlens.drawing.captions import Line, Style, arrow_text, frame_lines, node_lines, tooltip
+from torchlens.drawing.coloring import Coloring, Paint
+from torchlens.drawing.composition import Arrow, Composition, Frame, Node
+from torchlens.drawing.scene import Leaf, Scene, Status
+
+if TYPE_CHECKING:
+    import pydot
+
+Direction: TypeAlias = Literal["down", "right", "up", "left"]
+RANKDIR: Final[dict[Direction, str]] = {"down": "TB", "right": "LR", "up": "BT", "left": "RL"}
+
+_FONT: Final = "Helvetica"
+_QUIET: Final = "#5f6b78"
+_TINTS: Final = ("#f7f9fc", "#eef2f8")
+"""Of open modules, by turns."""
+_TITLE_CHARACTER: Final = 6.5
+"""Points that a character of a title is wide, about."""
+_ROOM: Final = 1.5
+"""How much wider than a title the room beside it is."""
+_STATUS: Final[dict[Status, str]] = {"both": _QUIET, "added": "#1f7a43", "removed": "#b3261e"}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a picture is drawn, apart from what is in it."""
+
+    direction: Direction
+    coloring: Coloring
+    title: str
+    notes: Sequence[str]
+
+
+def write_dot(scene: Scene, composition: Composition, look: Look) -> str:
+    """The DOT text of a composition: clusters for frames, one node and edge for each node and arrow."""
+    return _Writer(scene, composition, look).write()
+
+
+class _Writer:
+    def __init__(self, scene: Scene, composition: Composition, look: Look) -> None:
+        import pydot
+
+        self._pydot = pydot
+        self._composition = composition
+        self._look = look
+        self._shown: dict[Node, list[Leaf]] = {}
+        for leaf, node in zip(scene.leaves, composition.node_of):
+            self._shown.setdefault(node, []).append(leaf)
+        self._num_inputs: dict[Leaf, int] = {}
+        for link in scene.links:
+            self._num_inputs[link.target] = self._num_inputs.get(link.target, 0) + len(link.positions)
+
+    def write(self) -> str:
+        dot = self._pydot.Dot("torchlens", graph_type="digraph", **self._graph_attributes())
+        dot.set_node_defaults(shape="box", style='"rounded,filled"', fontname=_FONT, fontsize="11")
+        dot.set_edge_defaults(fontname=_FONT, fontsize="9", color=_QUIET, fontcolor=_QUIET, arrowsize="0.7")
+        self._fill(dot, self._composition.top, 0)
+        for arrow in self._composition.arrows:
+            dot.add_edge(self._edge(arrow))
+        return dot.to_string()
+
+    def _graph_attributes(self) -> dict[str, str]:
+        return {
+            "rankdir": RANKDIR[self._look.direction],
+            "label": f"<{_table(self._look)}>",
+            "labelloc": "b",
+            "labeljust": "l",
+            "fontname": _FONT,
+            "fontsize": "11",
+            "nodesep": "0.25",
+            "ranksep": "0.35",
+            "bgcolor": quoted("#ffffff"),
+        }
+
+    def _fill(self, graph: pydot.Graph, frame: Frame, depth: int) -> None:
+        for part in frame.parts:
+            if isinstance(part, Node):
+                graph.add_node(self._node(part))
+                continue
+            cluster = self._cluster(part, depth)
+            self._fill(cluster, part, depth + 1)
+            graph.add_subgraph(cluster)  # pyright: ignore[reportArgumentType]  a cluster is a subgraph
+
+    def _cluster(self, frame: Frame, depth: int) -> pydot.Cluster:
+        status = frame.boxes[0].status if frame.boxes else None
+        border = _STATUS[status] if status in ("added", "removed") else "#b4c0cd"
+        address = frame.boxes[0].label if frame.boxes else ""
+        return self._pydot.Cluster(
+            frame.name,
+            label=f"<{_title(frame_lines(frame))}>",
+            labelloc="t",
+            labeljust="l",
+            style=quoted("rounded,filled" if frame.boxes else "rounded,filled,dashed"),
+            fillcolor=quoted(_TINTS[depth % 2]),
+            color=quoted(border),
+            fontname=_FONT,
+            fontsize="11",
+            margin="10",
+            tooltip=quoted(address or frame_lines(frame)[0].text),
+        )
+
+    def _node(self, node: Node) -> pydot.Node:
+        leaves = self._shown[node]
+        coloring = self._look.coloring
+        paint = coloring.paint(leaves, node.kind == "module")
+        lines = node_lines(node)
+        if amount := coloring.text(leaves):
+            lines.insert(1, Line(((amount, "plain"),)))
+        style = "rounded,filled"
+        if node.kind == "rest":
+            style += ",dashed"
+        peripheries = "2" if node.times > 1 else "1"
+        return self._pydot.Node(
+            name=node.name,
+            label=f"<{_html(lines, paint)}>",
+            fillcolor=quoted(paint.fill),
+            color=quoted(paint.border),
+            style=quoted(style),
+            tooltip=quoted(tooltip(node)),
+            peripheries=peripheries,
+        )
+
+    def _edge(self, arrow: Arrow) -> pydot.Edge:
+        """One that leads back is given to the layout turned round, so that it does not turn the ranks."""
+        label = arrow_text(arrow, self._inputs_of(arrow))
+        statuses: set[Status] = {link.status for link in arrow.links if link.status is not None}
+        status: Status = statuses.pop() if len(statuses) == 1 else "both"
+        attributes = {
+            "label": quoted(f"  {label}"),
+            "tooltip": quoted(label),
+            "color": quoted(_STATUS[status]),
+        }
+        ends = arrow.source.name, arrow.target.name
+        if arrow.returns:
+            attributes["style"] = "dashed"
+            if ends[0] != ends[1]:
+                attributes["dir"] = "back"
+                ends = ends[::-1]
+        elif any("host" in link.positions for link in arrow.links):
+            attributes["style"] = "dotted"
+        edge = self._pydot.Edge(src=ends[0], dst=ends[1])
+        for name, value in attributes.items():
+            edge.set(name, value)
+        return edge
+
+    def _inputs_of(self, arrow: Arrow) -> int:
+        return self._num_inputs[arrow.links[0].target]
+
+
+def quoted(text: str) -> str:
+    """A string of DOT that stands for exactly this text."""
+    inner = clean(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{inner}"'
+
+
+def clean(text: str) -> str:
+    """The text with what neither XML nor a line of text can hold spelled out."""
+    return "".join(each if _is_plain(each) else each.encode("unicode_escape").decode() for each in text)
+
+
+def _is_plain(character: str) -> bool:
+    code = ord(character)
+    if character == "\n":
+        return True
+    return not (code < 32 or 127 <= code < 160 or 0xD800 <= code < 0xE000 or code in (0xFFFE, 0xFFFF))
+
+
+def _html(lines: Sequence[Line], paint: Paint, newline: str = "<BR/>") -> str:
+    return newline.join(" ".join(_styled(word, style, paint) for word, style in line.words) for line in lines)
+
+
+def _styled(word: str, style: Style, paint: Paint) -> str:
+    text = escape(clean(word).replace("\n", "\\n"))
+    color = paint.text if style in ("name", "plain") else paint.quiet
+    if style == "name":
+        return f'<FONT COLOR="{color}"><B>{text}</B></FONT>'
+    return f'<FONT COLOR="{color}" POINT-SIZE="{9 if style == "small" else 10}">{text}</FONT>'
+
+
+def _title(lines: Sequence[Line]) -> str:
+    """The title of a frame, with more room beside it: an arrow to what is in its middle passes there."""
+    text = _html(lines, Paint(_TINTS[0], _QUIET), '<BR ALIGN="LEFT"/>')
+    width = round(max(len(line.text) for line in lines) * _TITLE_CHARACTER * _ROOM)
+    return (
+        '<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="0">'
+        f'<TR><TD ALIGN="LEFT" BALIGN="LEFT">{text}</TD><TD WIDTH="{width}"></TD></TR></TABLE>'
+    )
+
+
+def _table(look: Look) -> str:
+    """What stands below the picture: its title, what was left out of it, and the legend."""
+    return "".join(
+        ('<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="2" CELLPADDING="2">', *_rows(look), "</TABLE>")
+    )
+
+
+def _rows(look: Look) -> Iterator[str]:
+    yield _row(f"<B>{escape(clean(look.title))}</B>")
+    for note in look.notes:
+        yield _row(f'<FONT COLOR="{_QUIET}" POINT-SIZE="9">{escape(clean(note))}</FONT>')
+    swatches = look.coloring.legend()
+    if swatches:
+        cells = "".join(
+            f'<TD BGCOLOR="{fill}" BORDER="1" COLOR="#9aa5b1" WIDTH="14"> </TD>'
+            f'<TD ALIGN="LEFT"><FONT POINT-SIZE="9">{escape(clean(text))}</FONT></TD>'
+            for fill, text in swatches
+        )
+        title = f'<TD><FONT POINT-SIZE="9">{escape(clean(look.coloring.title))}</FONT></TD>'
+        yield _row(f'<TABLE BORDER="0" CELLSPACING="2"><TR>{title}{cells}</TR></TABLE>')
+
+
+def _row(cell: str) -> str:
+    return f'<TR><TD ALIGN="LEFT">{cell}</TD></TR>'

@@ -1,0 +1,106 @@
+"""Which parts of a scene are built alike: the same classes, functions, shapes and wiring inside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeAlias
+
+from torchlens.drawing.scene import Box, Item, Leaf, Link, Scene
+from torchlens.report.amounts import ShapeRange
+from torchlens.report.sizes import shape_of
+
+Likeness: TypeAlias = dict[Item, int]
+"""Items with the same number are alike."""
+
+
+def number_alike(scene: Scene, apart: Collection[Box] = ()) -> Likeness:
+    """Number all items of a scene; labels, addresses and values tell nothing apart.
+
+    The boxes of `apart` are like no other.
+
+    Two boxes are alike if they are of one class, their items are alike in order, and the same outputs of
+    these go to the same arguments of one another. Where they get their inputs is not looked at.
+    """
+    return _Numberer(scene, apart).found
+
+
+class _Numberer:
+    def __init__(self, scene: Scene, apart: Collection[Box]) -> None:
+        self._apart = apart
+        self.found: Likeness = {}
+        self._numbers: dict[object, int] = {}
+        self._start: dict[Item, int] = {}
+        """The index of the first leaf in each item."""
+        self._links: dict[Box, list[tuple[Item, Item, Link]]] = {}
+        """By the innermost box that holds both ends, with the items of it that they are in."""
+        for link in scene.links:
+            box, source, target = _meet(link)
+            self._links.setdefault(box, []).append((source, target, link))
+        self._begin(scene.top)
+        self._number(scene.top)
+
+    def _begin(self, item: Item) -> int:
+        """Note where each item starts; one past its last leaf."""
+        if isinstance(item, Leaf):
+            self._start[item] = item.index
+            return item.index + 1
+        end = 0
+        for at, inner in enumerate(item.items):
+            end = self._begin(inner)
+            if not at:
+                self._start[item] = self._start[inner]
+        return end
+
+    def _number(self, item: Item) -> int:
+        key = _look(item) if isinstance(item, Leaf) else self._build(item)
+        number = self.found[item] = self._numbers.setdefault(key, len(self._numbers))
+        return number
+
+    def _build(self, box: Box) -> object:
+        numbers = tuple(map(self._number, box.items))
+        at = {item: place for place, item in enumerate(box.items)}
+        wires = sorted(
+            (
+                at[source],
+                link.source.index - self._start[source],
+                at[target],
+                link.target.index - self._start[target],
+                tuple(link.positions),
+                len(link.edges),
+                link.status,
+            )
+            for source, target, link in self._links.get(box, ())
+        )
+        own = id(box) if box in self._apart else None
+        return own, box.type_name, box.status, len(box.calls), numbers, tuple(wires)
+
+
+def _look(leaf: Leaf) -> object:
+    op, shapes = leaf.first, ShapeRange()
+    for each in leaf.ops:
+        shapes.add(shape_of(each._seen))
+    held = tuple(param.shape for param in op.params)
+    status = leaf.mark and leaf.mark.status
+    return op.kind, op.type, str(shapes), op.dtype, len(leaf.ops), held, status
+
+
+def _meet(link: Link) -> tuple[Box, Item, Item]:
+    """The innermost box that holds both ends of a link, and which of its items they are in."""
+    sources, targets = _path(link.source), _path(link.target)
+    depth = 0
+    while depth + 1 < min(len(sources), len(targets)) and sources[depth + 1] is targets[depth + 1]:
+        depth += 1
+    box = sources[depth]
+    if isinstance(box, Leaf):  # a leaf that feeds itself
+        return box.box, box, box
+    return box, sources[depth + 1], targets[depth + 1]
+
+
+def _path(leaf: Leaf) -> list[Item]:
+    """The boxes around a leaf, the outermost first, and the leaf."""
+    path: list[Item] = [leaf]
+    box: Box | None = leaf.box
+    while box is not None:
+        path.append(box)
+        box = box.parent
+    return path[::-1]

@@ -1,0 +1,74 @@
+"""A drawn run: DOT text, and the files and the notebook picture that are made of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from torchlens.drawing.files import write_file
+from torchlens.drawing.rendering import Form, Program, render
+from torchlens.errors import OptionError
+from torchlens.storage.disk import path_of
+
+FORMS: Final[dict[str, Form]] = {".svg": "svg", ".png": "png", ".pdf": "pdf"}
+"""By the ending of a path."""
+DOT_ENDINGS: Final = (".dot", ".gv")
+_ROOT: Final = re.compile(r"<svg\b([^>]*)>")
+_ZOOM: Final = (
+    ".torchlens-picture:not(:focus){max-width:100%;height:auto;cursor:zoom-in}"
+    ".torchlens-picture:focus{max-width:none;cursor:zoom-out;outline:none}"
+)
+"""As wide as the page at most; in its own size while it has the focus, which a click gives it."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a run. Notebooks show it; it holds text only, so it outlives the trace."""
+
+    dot: str
+    """What is drawn, in Graphviz's language."""
+    program: Program = field(default="graphviz-pure", repr=False)
+    """What places the nodes: `dot` is that of an installed Graphviz."""
+    time_limit: float = field(default=60.0, repr=False)
+    """Seconds that it may take."""
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture as SVG."""
+        return self._render("svg").decode()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture as the path's ending says: .svg, .png, .pdf, .dot or .gv.
+
+        A file that is there is replaced, folders are made.
+        """
+        place = path_of(path)
+        ending = place.suffix.lower()
+        if ending in DOT_ENDINGS:
+            write_file(place, self.dot.encode())
+        elif ending in FORMS:
+            form = FORMS[ending]
+            write_file(place, self.svg.encode() if form == "svg" else self._render(form))
+        else:
+            raise unknown_ending(place)
+
+    def _render(self, form: Form) -> bytes:
+        return render(self.dot, form, program=self.program, time_limit=self.time_limit)
+
+    def _repr_svg_(self) -> str:
+        """As wide as the notebook at most; a click shows it in its own size, one beside it whole again."""
+        start = self.svg.index("<svg")
+        opening = rf'<svg class="torchlens-picture" tabindex="0"\1><style>{_ZOOM}</style>'
+        return _ROOT.sub(opening, self.svg[start:], count=1)
+
+
+def unknown_ending(path: Path) -> OptionError:
+    """What to raise for a path whose ending is none of a picture."""
+    endings = ", ".join((*FORMS, *DOT_ENDINGS, ".html"))
+    return OptionError(
+        f"{path.name!r} ends in no form of a picture; give a path that ends in one of {endings}"
+    )
