@@ -6,6 +6,7 @@ import re
 import sys
 import warnings
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -85,7 +86,8 @@ def test_without_typst_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         render(DOT, "pdf")
 
 
-def test_what_typst_cannot_draw_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_typst_cannot_draw_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("torchlens.drawing.rendering.run", lambda *_, **__: b"<svg")
     with pytest.raises(
         DrawingError, match=r"typst made no PDF of the picture: .*The DOT text is in .*Write \.svg"

@@ -223,10 +223,9 @@ def test_an_interrupt_leaves_nothing_running(
 
 
 @posix_only
-def test_the_status_and_the_first_errors_are_told_and_the_text_kept(fake: FakeProgram, kept: Path) -> None:
-    fake(
-        "cat > /dev/null; printf 'Warning: fonts\\n\\nError: no memory\\nsecond\\nthird\\nfourth\\n' >&2; exit 3"
-    )
+def test_the_status_and_the_first_errors_are_told(fake: FakeProgram, kept: Path) -> None:
+    complaints = r"Warning: fonts\n\nError: no memory\nsecond\nthird\nfourth\n"
+    fake(f"cat > /dev/null; printf '{complaints}' >&2; exit 3")
     message = r"^graphviz-pure exited with status 3: Error: no memory; second; third\. The DOT .* page\.$"
     with pytest.raises(DrawingError, match=message) as error:
         render(DOT, "svg")
