@@ -345,6 +345,9 @@ class Record:
     """Where `stop_after` ended the run."""
     census: Census | None = None
     """What the witness counted; None where it was not asked for."""
+    input_names: Sequence[str | None] = ()
+    """What each of `inputs` goes by: a parameter of the root call and the path from there, `batch["image"]`.
+    Empty where a file does not tell."""
 
     @property
     def unverified(self) -> ReasonName | None:

@@ -22,6 +22,7 @@ from torchlens._capture.compiled import COMPILER_FILE, SKIPPED, can_run_eagerly
 from torchlens._capture.function_mode import FunctionMode
 from torchlens._capture.ghosts_held import GhostsHeld
 from torchlens._capture.holding import AllHeld, Holding
+from torchlens._capture.input_names import InputNames, entry_of
 from torchlens._capture.model_state import ModelState
 from torchlens._capture.modules import PASSING_CODES, ModuleCalls, forward_offset, module_code
 from torchlens._capture.placing import Live, Placing, placing_of
@@ -113,6 +114,7 @@ class Session:
         self._mode = FunctionMode(
             self._recording, self._sites, self._calls, self._tensors, self._transforms, self._chooser
         )
+        self._input_names = InputNames()
         self._output_rows: list[int] = []
         self._block = True
         self._ending = False
@@ -207,8 +209,7 @@ class Session:
         """Call the model on its inputs and note what comes back as the trace's output."""
         self._block = False
         self._sites.open(sys._getframe(0))  # our own frame is no part of a chain
-        self._tensors.sources.given(args, kwargs)
-        self._tensors.add_inputs(tensors_in([args, kwargs]))
+        self._add_inputs(entry_of(model), args, kwargs)
         self._mode.halt_if_due()
         output = model(*args, **kwargs)
         if not self._mode.halted:
@@ -218,10 +219,15 @@ class Session:
         """A value as plain data, its tensors met; `frame` is whose names they may go by."""
         return plain(value, lambda tensor: self._tensors.meet(tensor, frame))
 
-    def root_call_starts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def root_call_starts(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._block:
-            self._tensors.sources.given(args, kwargs)
-            self._tensors.add_inputs(tensors_in([args, kwargs]))
+            self._add_inputs(module, args, kwargs)
+
+    def _add_inputs(self, called: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._tensors.sources.given(args, kwargs)
+        added = self._tensors.add_inputs(tensors_in([args, kwargs]))
+        if added:
+            self._input_names.add(called, args, kwargs, added)
 
     def root_call_ends(self, call: int, output: Any) -> None:
         if self._block:
@@ -353,6 +359,7 @@ class Session:
             host_edges=self._tensors.host.edges,
             options=self._run_options(),
             halted_at=halted_at,
+            input_names=[self._input_names.of_row.get(row) for row in self._tensors.inputs],
         )
 
     def _failure(self, error: BaseException, calls: Sequence[ModuleCallEntry]) -> Failure:

@@ -72,11 +72,18 @@ class Tensors:
     def plain_kwargs(self, kwargs: dict[str, Any], frame: FrameType) -> dict[str, Any]:
         return dict(zip(kwargs, self.plain_args(tuple(kwargs.values()), frame)))
 
-    def add_inputs(self, found: list[Tensor]) -> None:
-        """Tensors given from outside: each once, unless it is a parameter, a buffer or known already."""
+    def add_inputs(self, found: list[Tensor]) -> list[tuple[int, Tensor]]:
+        """Tensors given from outside: each once, unless it is a parameter, a buffer or known already.
+
+        The rows of those that were not inputs yet.
+        """
+        before = len(self.inputs)
+        added: list[tuple[int, Tensor]] = []
         with torch._C.DisableTorchFunction():  # the mode is on
             for tensor in found:
                 self._add_input(tensor)
+                added += [(row, tensor) for row in self.inputs[before + len(added) :]]
+        return added
 
     def _add_input(self, tensor: Tensor) -> None:
         known = self.holding.recorded(tensor)

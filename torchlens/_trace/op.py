@@ -116,9 +116,15 @@ class Op(View):
 
     @property
     def name(self) -> str | None:
-        """The name a source was found under, or a buffer's address; None for other kinds."""
-        func = self._reader.rows.func[self._row]
-        return func if self.kind in ("source", "buffer") else None
+        """What it goes by outside of the trace, as Python spells it; None for other kinds.
+
+        Of an input the parameter it came through and the path from there, `x`, `batch["image"]`, `pair[1]`;
+        `args[0]` where the parameter is not known; the first of several places. Of an output the path in what
+        the root call returned: a field by its name (`logits`, `cache[0][1]`), an item by its key or number
+        (`["loss"]`, `[1]`); None for a tensor that was returned by itself, whose label says all. Of a source
+        the name it was found under, of a buffer version the buffer's address.
+        """
+        return self._reader.given_name(self._row)
 
     @property
     def output_slot(self) -> int:

@@ -10,6 +10,7 @@ from torchlens._keys.chains import Chains, Frame
 from torchlens._keys.names import Speller, Written, torch_name
 from torchlens._records import OpNumbers, Record
 from torchlens._structure import around
+from torchlens._trace.end_names import input_names, output_names
 from torchlens._trace.features import Features
 from torchlens._trace.layering import Layering, group_ops
 from torchlens._values.ghost import Ghost, Recorded
@@ -234,6 +235,15 @@ class TraceReader:
     def name(self, row: int) -> str:
         """Torch's name of a row's function; of what is no call, the name that stands in its place."""
         return self.speller.name(self.rows.func[row])
+
+    @cached_property
+    def _end_names(self) -> dict[int, str]:
+        return input_names(self.record) | output_names(self.record)
+
+    def given_name(self, row: int) -> str | None:
+        """What a row that is no call goes by outside of the trace; no key to align runs by."""
+        func = self.rows.func[row]
+        return func if self.rows.kind[row] in ("source", "buffer") else self._end_names.get(row)
 
     def is_spelling_known(self, row: int) -> bool:
         """Whether the code at a call was told from others that make the same call."""

@@ -65,6 +65,7 @@ def facts_of(record: Record, number: Number) -> dict[str, Json]:
             for row, edges in record.host_edges.items()
         ],
         "inputs": list(record.inputs),
+        "input_names": list(record.input_names),
         "outputs": list(record.outputs),
         "output": encode(record.output, number),
         "is_block": record.is_block,
@@ -188,6 +189,15 @@ class FactReader:
             ]
             for row, edges in as_rows(self._fields.any("host_edges"), 2)
         }
+
+    def input_names(self, num_inputs: int) -> list[str | None]:
+        """What the inputs go by; empty where the release that wrote the file did not know."""
+        if "input_names" not in self._fields:
+            return []
+        names = [None if name is None else as_text(name) for name in self._fields.items("input_names")]
+        if len(names) not in (0, num_inputs):
+            raise ValueError(f"it has {len(names)} names for {num_inputs} inputs")
+        return names
 
     def output(self) -> Any:
         """What the model returned."""

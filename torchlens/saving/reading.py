@@ -170,6 +170,7 @@ class _Building:
             options=facts.options(),
             halted_at=_reached(facts.halted_at(), rows, calls),
             census=facts.census(),
+            input_names=facts.input_names(len(inputs)),
         )
 
     def _module_calls(self, num_modules: int, num_rows: int) -> list[ModuleCallEntry]:

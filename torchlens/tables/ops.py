@@ -30,7 +30,12 @@ COLUMNS: Final = (
         "spelling_known", "bool", "false where `func_name` is the plain name because the code did not tell"
     ),
     Column("operation", "category", "torch's own name: `add` for `+`, `+=`, `add_` alike"),
-    Column("name", "category", "a source's name or a buffer's address; null for other kinds", True),
+    Column(
+        "name",
+        "category",
+        "what an input, output, source or buffer version goes by outside of the trace; null for other kinds",
+        True,
+    ),
     Column("composites", "list<string>", "Python-written torch functions around the call, outermost first"),
     Column("shape", "list<int64>", "size of each dimension; -1 where parts of a nested tensor differ"),
     Column("dtype", "category", "its dtype, `float32`"),
@@ -90,9 +95,7 @@ def _names(reader: TraceReader) -> dict[str, Cells]:
             numbers.rows,
             coded(operations[n] if k in ("call", "boundary") else k for k, n in zip(kinds, names)),
         ),
-        "name": Coded(
-            numbers.rows, coded(n if k in ("source", "buffer") else None for k, n in zip(kinds, names))
-        ),
+        "name": Coded(numbers.rows, coded(map(reader.given_name, range(len(rows))))),
     }
 
 
