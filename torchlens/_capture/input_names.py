@@ -24,12 +24,15 @@ class _Positional(NamedTuple):
 
 
 _UNKNOWN: Final = _Positional(rest="args")
-_CALL: Final = nn.Module.__call__
 
 
 def entry_of(model: Callable[..., Any]) -> Callable[..., Any]:
     """What takes a model's arguments: itself, or the `__call__` that a class of modules has of its own."""
-    return model.__call__ if isinstance(model, nn.Module) and type(model).__call__ is not _CALL else model
+    return (
+        model.__call__
+        if isinstance(model, nn.Module) and type(model).__call__ is not nn.Module.__call__
+        else model
+    )
 
 
 class InputNames:
@@ -89,7 +92,7 @@ def _written(called: Callable[..., Any]) -> Callable[..., Any]:
     if type(called) is partial:
         bound = cast("partial[Any]", called)
         return partial(_written(entry_of(bound.func)), *bound.args, **bound.keywords)
-    if isinstance(called, MethodType) and called.__func__ is _CALL:
+    if isinstance(called, MethodType) and called.__func__ is nn.Module.__call__:
         return _written(cast("nn.Module", called.__self__))
     if isinstance(called, nn.Module):
         return cast("nn.Module", unwrapped(called)).forward
