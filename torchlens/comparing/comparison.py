@@ -111,14 +111,15 @@ def compare(a: Views, b: Views, names: tuple[str, str] = ("a", "b")) -> Comparis
     found = align(a, b)
     rows: list[ComparedOp] = []
     for pair in found.pairs:
-        difference, reason = _measured(a, b, pair.a, pair.b, names)
+        difference, reason = measure_pair(a, b, pair.a, pair.b, names)
         rows.append(ComparedOp(_op(a, pair.a), _op(b, pair.b), pair.by, difference, reason))
     return Comparison(names, rows, [_op(a, at) for at in found.only_a], [_op(b, at) for at in found.only_b])
 
 
-def _measured(
+def measure_pair(
     a: Views, b: Views, ours: int, theirs: int, names: tuple[str, str]
 ) -> tuple[Difference | None, str | None]:
+    """How far the values of an op of each run are apart, or why that cannot be told."""
     values = read_pair(a, b, ours, theirs, names)
     if isinstance(values, str):
         return None, values

@@ -129,14 +129,14 @@ class Outline:
         """The rows among some items, and all that ran in the calls among them, in capture order."""
         found: list[int] = []
         for item in items:
-            found += self._span(item)
+            found += self.span(item)
         return found
 
     def size(self, items: Sequence[Item]) -> int:
         """How many rows that are."""
-        return sum(map(len, map(self._span, items)))
+        return sum(map(len, map(self.span, items)))
 
-    def _span(self, item: Item) -> range:
+    def span(self, item: Item) -> range:
         """The rows of an item: what ran in a call and in those within it stands together."""
         return range(item, item + 1) if item >= 0 else self._spans[~item]
 

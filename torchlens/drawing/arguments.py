@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -35,7 +35,7 @@ def _schema_names(operation: str, position: int) -> Sequence[str]:
     found: list[Sequence[str]] = []
     for overload in packet.overloads():
         schema = cast("torch.FunctionSchema", getattr(packet, overload)._schema)
-        arguments = schema.arguments
+        arguments = cast("Sequence[torch.Argument]", schema.arguments)
         if len(arguments) > position and "Tensor" in str(arguments[position].type):
             found.append(tuple(argument.name for argument in arguments))
     return min(found, key=len, default=())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container
 
+from torchlens._trace.reader import TraceReader
 from torchlens._trace.views import Views
-from torchlens._values.ghost import Recorded
-from torchlens._values.lineage import HOST, positions
 from torchlens.comparing.outline import Outline
-from torchlens.drawing.scene import Box, Leaf, Link, Scene
-from torchlens.report.sizes import shape_of
+from torchlens.drawing.links import links_between
+from torchlens.drawing.scene import Box, Leaf, Scene, numbered_leaves
 
 
 def build_scene(views: Views, *, rolled: bool) -> Scene:
@@ -17,25 +16,40 @@ def build_scene(views: Views, *, rolled: bool) -> Scene:
     return _Builder(views, rolled).build()
 
 
+def box_of_call(reader: TraceReader, call: int, caller: Box, *, counted: Container[str]) -> Box:
+    """An empty box for a module call, not yet among its caller's items.
+
+    `counted`: addresses of the modules whose calls have their number in the label.
+    """
+    module = reader.record.modules[reader.record.module_calls[call].module]
+    address = module.addresses[0]
+    label = reader.call_labels[call] if address in counted else address
+    return Box(caller, address, module.type_name, label)
+
+
+def called_again(reader: TraceReader) -> set[str]:
+    """Addresses of the modules that a run calls more than once."""
+    modules = zip(reader.record.modules, reader.module_calls_of)
+    return {module.addresses[0] for module, calls in modules if len(calls) > 1}
+
+
 class _Builder:
     def __init__(self, views: Views, rolled: bool) -> None:
         self._views = views
         self._reader = views.reader
-        self._record = views.reader.record
         self._rolled = rolled
         self._leaf_of: dict[int, Leaf] = {}
         """By op."""
         self._boxes: dict[int, Box] = {}
         """By call; rolled, by module."""
         self._layers: dict[int, Leaf] = {}
+        self._counted = set[str]() if rolled else called_again(views.reader)
 
     def build(self) -> Scene:
         top = Box(None, "", "", calls=[0])
         self._fill(top)
-        leaves = list(top.leaves())
-        for index, leaf in enumerate(leaves):
-            leaf.index = index
-        return Scene(top, leaves, list(self._links()), self._rolled)
+        leaves = numbered_leaves(top)
+        return Scene(top, leaves, links_between(self._views, self._leaf_of), self._rolled)
 
     def _fill(self, top: Box) -> None:
         """Put rows and calls into their boxes, in capture order."""
@@ -53,15 +67,11 @@ class _Builder:
                     self._leaf_of[op] = self._leaf(op, box)
 
     def _box(self, call: int, caller: Box) -> Box:
-        entry = self._record.module_calls[call]
+        entry = self._reader.record.module_calls[call]
         key = entry.module if self._rolled else call
         box = self._boxes.get(key)
         if box is None:
-            module = self._record.modules[entry.module]
-            box = Box(caller, module.addresses[0], module.type_name, module.addresses[0])
-            if not self._rolled and len(self._reader.module_calls_of[entry.module]) > 1:
-                box.label = self._reader.call_labels[call]
-            self._boxes[key] = box
+            box = self._boxes[key] = box_of_call(self._reader, call, caller, counted=self._counted)
             caller.items.append(box)
         box.calls.append(call)
         return box
@@ -74,30 +84,3 @@ class _Builder:
             box.items.append(leaf)
         leaf.ops.append(self._views.op(op))
         return leaf
-
-    def _links(self) -> Iterator[Link]:
-        found: dict[tuple[int, int], Link] = {}
-        for op, parents in enumerate(self._reader.lineage.parents):
-            row = self._reader.numbers.rows[op]
-            arguments = self._arguments(row)
-            target = self._leaf_of[op]
-            for position, parent in parents:
-                source = self._leaf_of[parent]
-                key = source.index, target.index
-                link = found.get(key) or found.setdefault(key, Link(source, target))
-                link.edges[parent, op] = None
-                link.positions[position] = None
-                link.shape.add(self._shape(arguments, position, parent, row))
-        yield from found.values()
-
-    def _arguments(self, row: int) -> dict[str, Recorded]:
-        return dict(positions(self._reader.rows.args[row], self._reader.rows.kwargs[row]))
-
-    def _shape(
-        self, arguments: dict[str, Recorded], position: str, parent: int, row: int
-    ) -> tuple[int, ...] | None:
-        """Of the argument as it was read; of what came through the host, as the parent gave it."""
-        tensor = arguments.get(position)
-        if tensor is None or position == HOST:
-            return shape_of(self._views.op(parent)._seen)
-        return shape_of(self._reader.values.geometry(tensor, row, after=False))

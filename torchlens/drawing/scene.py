@@ -23,6 +23,8 @@ class Mark:
     """The largest relative difference of its values, 0 where they are equal bit for bit; None: not known."""
     text: str
     """The difference, or why there is none, in a few words."""
+    twin: Op | None = None
+    """The op of the second run, where the leaf is in both; the leaf's own op is that of the first."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,11 +70,13 @@ class Box:
     type_name: str
     """The module's class; empty for the top."""
     label: str = ""
-    """The address, with the call's number where a module has several calls and the box is one of them."""
+    """The address, with the call's number where a module has several calls and the box is one of them.
+
+    `layers.2 → 3` in a scene of two runs, where the second has another name for it."""
     calls: list[int] = field(default_factory=list[int])
-    """Indices of the module calls it stands for."""
+    """Indices of the module calls it stands for; of the second run where the status is "added"."""
     items: list[Item] = field(default_factory=list["Item"])
-    """What ran directly in it, in the order of the first run."""
+    """What ran directly in it, in the order of the first run, with what a second has alone put in."""
     status: Status | None = None
     """None in a scene of one run."""
 
@@ -82,10 +86,8 @@ class Box:
         if not self.address:
             return f"{self.type_name}{self.label}"
         around = "" if self.parent is None else self.parent.address
-        if not (around and self.label.startswith(f"{around}.")):
-            return self.label
-        found = self.label[len(around) + 1 :]
-        return f"{around.rpartition('.')[2]}.{found}" if found[0].isdigit() else found
+        found = below(self.label, around)
+        return f"{around.rpartition('.')[2]}.{found}" if around and found[0].isdigit() else found
 
     def leaves(self) -> Iterator[Leaf]:
         """All leaves in it, those of inner boxes included, in order."""
@@ -113,8 +115,8 @@ class Box:
     @property
     def views(self) -> Views | None:
         """Those of the run that its calls are of; None if it has no op of that run."""
-        runs = (leaf for leaf in self.leaves() if self.status != "both" or not leaf.is_added)
-        first = next(runs, None)
+        of_its_run = (leaf for leaf in self.leaves() if leaf.is_added == (self.status == "added"))
+        first = next(of_its_run, None)
         return None if first is None else first.first._views
 
     @property
@@ -136,6 +138,11 @@ def leaves_of(item: Item) -> Iterator[Leaf]:
     return iter((item,)) if isinstance(item, Leaf) else item.leaves()
 
 
+def below(label: str, address: str) -> str:
+    """The label of a module or call without the address of the module around it."""
+    return label[len(address) + 1 :] if address and label.startswith(f"{address}.") else label
+
+
 @dataclass(slots=True, eq=False)
 class Link:
     """What flows from one leaf into another: all edges of the graph between their ops."""
@@ -143,7 +150,9 @@ class Link:
     source: Leaf
     target: Leaf
     edges: dict[tuple[int, int], None] = field(default_factory=dict[tuple[int, int], None])
-    """(parent, child) by op index, each edge of the graph once."""
+    """(parent, child) by op index, each edge of the graph once.
+
+    In a scene of two runs, of the first run; of the second where the status is "added"."""
     positions: dict[str, None] = field(default_factory=dict[str, None])
     """The argument positions it fills, in order."""
     shape: ShapeRange = field(default_factory=ShapeRange)
@@ -162,3 +171,11 @@ class Scene:
     """In the order in which they stand in the boxes."""
     links: list[Link]
     rolled: bool
+
+
+def numbered_leaves(top: Box) -> list[Leaf]:
+    """All leaves in order, each told its place."""
+    leaves = list(top.leaves())
+    for index, leaf in enumerate(leaves):
+        leaf.index = index
+    return leaves
