@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from functools import cache
-from typing import cast
 
 import torch
 
@@ -34,10 +33,9 @@ def _schema_names(operation: str, position: int) -> Sequence[str]:
         return ()
     found: list[Sequence[str]] = []
     for overload in packet.overloads():
-        schema = cast("torch.FunctionSchema", getattr(packet, overload)._schema)
-        arguments = cast("Sequence[torch.Argument]", schema.arguments)
-        if len(arguments) > position and "Tensor" in str(arguments[position].type):
-            found.append(tuple(argument.name for argument in arguments))
+        schema: torch.FunctionSchema = getattr(packet, overload)._schema
+        if len(schema.arguments) > position and "Tensor" in str(schema.arguments[position].type):
+            found.append(tuple(argument.name for argument in schema.arguments))
     return min(found, key=len, default=())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from torchlens.drawing.scene import Box, Leaf, Link, Scene
+from torchlens.drawing.scene import Box, Leaf, Link, Scene, numbered_leaves
 
 
 def without(scene: Scene, hidden: Collection[Leaf]) -> Scene:
@@ -18,12 +18,8 @@ def without(scene: Scene, hidden: Collection[Leaf]) -> Scene:
         return scene
     top = _copy(scene.top, None, out)
     assert top is not None
-    leaves = list(top.leaves())
-    kept: dict[Leaf, Leaf] = {}
-    originals = [leaf for leaf in scene.leaves if leaf not in out]
-    for index, (leaf, original) in enumerate(zip(leaves, originals)):
-        leaf.index = index
-        kept[original] = leaf
+    leaves = numbered_leaves(top)
+    kept = dict(zip((leaf for leaf in scene.leaves if leaf not in out), leaves))
     return Scene(top, leaves, _links_past(scene, out, kept), scene.rolled)
 
 
