@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from torchlens._api.trace import Trace
 from torchlens._trace.lookup import missing
 from torchlens.comparing.comparison import Comparison, compare
 from torchlens.comparing.divergence import Divergence, NoDivergence, first_divergence
+from torchlens.drawing.choices import DrawOptions
+from torchlens.drawing.dot import Direction
+from torchlens.drawing.drawing import draw_difference
+from torchlens.drawing.picture import Page, Picture
+from torchlens.drawing.rendering import Program
+from torchlens.drawing.wishes import Modules
 from torchlens.errors import InputError, MissingKeyError
 
 if TYPE_CHECKING:
@@ -59,6 +66,49 @@ class Bundle(Mapping[str, Trace]):
         differs the result is false and says how many were compared.
         """
         return first_divergence(self._views(a), self._views(b), (a, b), tolerance)
+
+    def draw(  # noqa: PLR0913  those of `Trace.draw`
+        self,
+        path: str | os.PathLike[str] | None = None,
+        a: str | None = None,
+        b: str | None = None,
+        *,
+        depth: int | None = None,
+        collapse: Modules | Sequence[Modules] | None = None,
+        focus: str | None = None,
+        direction: Direction = "down",
+        fold: bool = True,
+        program: Program = "graphviz-pure",
+        time_limit: float = 60.0,
+    ) -> Picture | Page:
+        """Two runs in one picture or page: colored by how far values are apart, added and removed ops marked.
+
+        `a` is the run before, `b` the one after; a bundle of two needs no names. The rest is as for
+        `Trace.draw`; addresses are those of `a`.
+        """
+        names = self._pair(a, b)
+        options = DrawOptions(
+            depth=depth,
+            collapse=collapse,
+            focus=focus,
+            direction=direction,
+            fold=fold,
+            program=program,
+            time_limit=time_limit,
+        )
+        return draw_difference((self._views(names[0]), self._views(names[1])), names, path, options)
+
+    def _pair(self, a: str | None, b: str | None) -> tuple[str, str]:
+        """The names that are given, or those of the two there are."""
+        if a is not None and b is not None:
+            return a, b
+        if (a, b) != (None, None) or len(self) != 2:
+            raise InputError(
+                f"two runs are drawn, and this bundle has {len(self)}: {', '.join(map(repr, self))}; "
+                "name both, bundle.draw(path, 'before', 'after')"
+            )
+        first, second = self
+        return first, second
 
     def _views(self, name: str) -> Views:
         return self[name]._views

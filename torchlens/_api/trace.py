@@ -22,9 +22,10 @@ from torchlens._trace.selection import find
 from torchlens._trace.state import Buffer, Param
 from torchlens._trace.views import Views
 from torchlens._values.ledger import Ledger
+from torchlens.drawing.choices import DrawOptions
 from torchlens.drawing.dot import Direction
-from torchlens.drawing.drawing import DrawOptions, draw
-from torchlens.drawing.picture import Picture
+from torchlens.drawing.drawing import draw
+from torchlens.drawing.picture import Page, Picture
 from torchlens.drawing.quantities import ColorBy
 from torchlens.drawing.rendering import Program
 from torchlens.drawing.wishes import Modules
@@ -231,14 +232,28 @@ class Trace:
         fold: bool = True,
         program: Program = "graphviz-pure",
         time_limit: float = 60.0,
-    ) -> Picture:
-        """A picture."""
+    ) -> Picture | Page:
+        """A picture of the run, also written to `path`: .svg, .png, .pdf, .dot, or .html for a page.
+
+        `rolled` draws each layer once, with the number of its passes and the edges that lead back. `depth`
+        opens that many levels of modules below the root; without it, as many as fit about 60 nodes. `fold`
+        draws like modules that follow one another once. `collapse` closes modules: by a number of levels, an
+        address, a class or its name, a function of a module, or a list of these. `hide` leaves out ops,
+        given as for `select`, and leads what flowed through them past. `focus` draws one module and what it
+        is linked to. `color_by` is "time", "flops", "bytes", or a function of an op that gives a number or a
+        word. `direction` is where the data flows: "down", "right", "up", "left". `program="dot"` lets an
+        installed Graphviz place the nodes, which may take `time_limit` seconds.
+
+        `DrawingError` if it fails or takes longer; the DOT text is kept in a file then.
+
+        >>> import torch, torchlens as tl
+        >>> trace = tl.trace(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), torch.ones(1, 2))
+        >>> trace.draw(direction="right").svg.count("<title>n")
+        4
+        """
         options = DrawOptions(rolled, depth, collapse, focus, color_by, direction, fold, program, time_limit)
         hidden = [] if hide is None else [op.index for op in find_ops(self._views, hide)]
-        picture = draw(self._views, options, hidden)
-        if path is not None:
-            picture.save(path)
-        return picture
+        return draw(self._views, path, options, hidden)
 
     def check(self) -> Report:
         """Make each recorded call again and check the record's own rules; true when nothing failed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -28,8 +29,8 @@ def argument_name(op: Op, position: str) -> str:
 @cache
 def _schema_names(operation: str, position: int) -> Sequence[str]:
     """The names of the shortest overload that takes a tensor, or several, at a position."""
-    packet: object = getattr(torch.ops.aten, operation, None)
-    if not isinstance(packet, torch._ops.OpOverloadPacket):
+    packet: Any = getattr(torch.ops.aten, operation) if hasattr(torch.ops.aten, operation) else None
+    if not hasattr(packet, "overloads"):
         return ()
     found: list[Sequence[str]] = []
     for overload in packet.overloads():

@@ -74,9 +74,10 @@ def arrow_text(arrow: Arrow, num_inputs: int) -> str:
     for link in arrow.links:
         shape.merge(link.shape)
     names: list[str] = []
-    if num_inputs > 1 and arrow.target.leaf is not None:
-        link = arrow.links[0]
-        names = [argument_name(link.target.first, position) for position in link.positions]
+    link = arrow.links[0]
+    target = link.target.first
+    if num_inputs > 1 and arrow.target.leaf is not None and target.kind in ("call", "boundary"):
+        names = [argument_name(target, position) for position in link.positions]
     count = arrow.count
     told = count > 1 and (arrow.returns or count != arrow.target.num_runs)
     return " ".join(filter(None, (listed(names, 2), str(shape), f"×{count}" if told else "")))

@@ -140,6 +140,7 @@ class ByQuantity:
 
 
 _EQUAL: Final = Paint("#ffffff", "#9aa5b1")
+_NOT_COMPARED: Final = Paint("#eceff3", "#7b8794")
 _ADDED: Final = Paint("#d3f0dc", "#1f7a43")
 _REMOVED: Final = Paint("#fbdcdc", "#b3261e")
 _SIGNS: Final[dict[Status, str]] = {"added": "+", "removed": "−"}
@@ -161,10 +162,10 @@ class ByDifference:
             return _ADDED
         if statuses == {"removed"}:
             return _REMOVED
+        if all(mark.equal for mark in marks):
+            return _EQUAL
         known = [mark.distance for mark in marks if mark.distance is not None]
-        if not known:
-            return Paint("#eceff3", "#7b8794")
-        return _EQUAL if max(known) == 0 and len(statuses) == 1 else self._on_scale(max(known))
+        return self._on_scale(max(known)) if known else _NOT_COMPARED
 
     def text(self, leaves: Sequence[Leaf]) -> str:
         """The sign of what is added or removed, and how much of a module that is."""
@@ -183,7 +184,7 @@ class ByDifference:
             Swatch(_REMOVED.fill, "− removed"),
             Swatch(_EQUAL.fill, "equal"),
             *(Swatch(self._on_scale(step).fill, f"{step:g}") for step in steps),
-            Swatch("#eceff3", "not compared"),
+            Swatch(_NOT_COMPARED.fill, "not compared"),
         ]
 
     def _on_scale(self, distance: float) -> Paint:

@@ -54,9 +54,10 @@ class _Writer:
         self._shown: dict[Node, list[Leaf]] = {}
         for leaf, node in zip(scene.leaves, composition.node_of):
             self._shown.setdefault(node, []).append(leaf)
-        self._num_inputs: dict[Leaf, int] = {}
+        self._positions: dict[Leaf, set[str]] = {}
+        """The argument positions of each leaf that links lead to."""
         for link in scene.links:
-            self._num_inputs[link.target] = self._num_inputs.get(link.target, 0) + len(link.positions)
+            self._positions.setdefault(link.target, set()).update(link.positions)
 
     def write(self) -> str:
         dot = self._pydot.Dot("torchlens", graph_type="digraph", **self._graph_attributes())
@@ -130,7 +131,7 @@ class _Writer:
 
     def _edge(self, arrow: Arrow) -> pydot.Edge:
         """One that leads back is given to the layout turned round, so that it does not turn the ranks."""
-        label = arrow_text(arrow, self._inputs_of(arrow))
+        label = arrow_text(arrow, len(self._positions[arrow.links[0].target]))
         statuses: set[Status] = {link.status for link in arrow.links if link.status is not None}
         status: Status = statuses.pop() if len(statuses) == 1 else "both"
         attributes = {
@@ -150,9 +151,6 @@ class _Writer:
         for name, value in attributes.items():
             edge.set(name, value)
         return edge
-
-    def _inputs_of(self, arrow: Arrow) -> int:
-        return self._num_inputs[arrow.links[0].target]
 
 
 def quoted(text: str) -> str:

@@ -1,78 +1,110 @@
-"""`draw`: from a trace to a picture of it."""
+"""`draw`: from one trace, or two, to a picture or a page."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import TypeAlias
 
 from torchlens._trace.views import Views
-from torchlens.drawing.coloring import ByKind, ByQuantity, Coloring
+from torchlens.drawing.choices import DrawOptions
+from torchlens.drawing.coloring import ByDifference, ByKind, ByQuantity, Coloring
 from torchlens.drawing.composition import Node
-from torchlens.drawing.dot import Direction, Look, write_dot
+from torchlens.drawing.dot import Look, write_dot
 from torchlens.drawing.one_run import build_scene
 from torchlens.drawing.opening import Opened, Wish, open_scene
-from torchlens.drawing.picture import Picture
+from torchlens.drawing.page import page_of
+from torchlens.drawing.picture import Page, Picture, is_page
 from torchlens.drawing.pruning import without
-from torchlens.drawing.quantities import ColorBy, quantity_of
-from torchlens.drawing.rendering import Program
+from torchlens.drawing.quantities import quantity_of
 from torchlens.drawing.scene import Leaf, Scene
-from torchlens.drawing.wishes import Modules, closed_by, focused_by
+from torchlens.drawing.two_runs import build_difference_scene
+from torchlens.drawing.wishes import closed_by, focused_by
 from torchlens.errors import OptionError
 from torchlens.report.amounts import quantity
+from torchlens.storage.disk import path_of
+
+PathLike: TypeAlias = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
-class DrawOptions:
-    """What a caller may choose about a picture; `Trace.draw` says what each means."""
+class _Subject:
+    """What is drawn."""
 
-    rolled: bool = False
-    depth: int | None = None
-    collapse: Modules | Sequence[Modules] | None = None
-    focus: str | None = None
-    color_by: ColorBy | None = None
-    direction: Direction = "down"
-    fold: bool = True
-    program: Program = "graphviz-pure"
-    time_limit: float = 60.0
-
-    def __post_init__(self) -> None:
-        if self.direction not in get_args(Direction):
-            raise OptionError(
-                f"direction is {self.direction!r}; it is one of {', '.join(map(repr, get_args(Direction)))}"
-            )
-        depth = cast("object", self.depth)
-        if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
-            raise OptionError(
-                f"depth is {depth!r}; give how many levels of modules to open, 0 or more, or None for "
-                "as many as stay readable"
-            )
+    scene: Scene
+    """Whole: with state, without what is hidden."""
+    views: Views
+    """Those of the run, of two the first."""
+    title: str
+    coloring: Callable[[Sequence[Sequence[Leaf]]], Coloring]
+    """The colors of a picture whose nodes stand for these leaves each."""
+    num_hidden: int = 0
 
 
-def draw(views: Views, options: DrawOptions, hidden: Collection[int] = ()) -> Picture:
-    """The picture of a run, without the ops that are hidden."""
+def draw(
+    views: Views, path: PathLike | None, options: DrawOptions, hidden: Collection[int] = ()
+) -> Picture | Page:
+    """Draw a run without the ops that are hidden, and write it to the path, if there is one."""
+    amount = None if options.color_by is None else quantity_of(options.color_by)
+    title = _title(views)
+    if _asks_for_page(path, options):
+        order = (True, False) if options.rolled else (False, True)
+        scenes = [_without(build_scene(views, rolled=rolled), hidden) for rolled in order]
+        return _written(Page(page_of(scenes, title=title, color_by=amount)), path)
+
+    def coloring(shown: Sequence[Sequence[Leaf]]) -> Coloring:
+        return ByKind() if amount is None else ByQuantity(amount, shown)
+
     whole = build_scene(views, rolled=options.rolled)
-    scene = shown_scene(whole, hidden)
-    wish = Wish(
-        options.depth,
-        closed_by(views, options.collapse),
-        focused_by(scene, views, options.focus),
-        options.fold,
+    scene = _without(whole, hidden)
+    num_hidden = len(whole.leaves) - len(scene.leaves)
+    return _written(_picture(_Subject(scene, views, title, coloring, num_hidden), options), path)
+
+
+def draw_difference(
+    runs: tuple[Views, Views], names: tuple[str, str], path: PathLike | None, options: DrawOptions
+) -> Picture | Page:
+    """Draw two runs in one, and write it to the path, if there is one."""
+    scene = build_difference_scene(*runs, names)
+    title = f"{names[0]} → {names[1]} · {_title(runs[0])}"
+    if _asks_for_page(path, options):
+        return _written(Page(page_of([scene], title=title)), path)
+    return _written(_picture(_Subject(scene, runs[0], title, lambda _: ByDifference()), options), path)
+
+
+def _asks_for_page(path: PathLike | None, options: DrawOptions) -> bool:
+    if path is None or not is_page(path_of(path)):
+        return False
+    options.refuse_for_page()
+    return True
+
+
+def _written(drawn: Picture | Page, path: PathLike | None) -> Picture | Page:
+    if path is not None:
+        drawn.save(path)
+    return drawn
+
+
+def _picture(subject: _Subject, options: DrawOptions) -> Picture:
+    scene = without(subject.scene, [leaf for leaf in subject.scene.leaves if leaf.is_state])
+    focus = focused_by(scene, subject.views, options.focus)
+    opened = open_scene(
+        scene, Wish(options.depth, closed_by(subject.views, options.collapse), focus, options.fold)
     )
-    opened = open_scene(scene, wish)
-    coloring = _coloring(scene, opened, options.color_by)
-    look = Look(options.direction, coloring, _title(views), list(_notes(whole, scene, opened, options)))
+    shown: dict[Node, list[Leaf]] = {}
+    for leaf, node in zip(scene.leaves, opened.composition.node_of):
+        shown.setdefault(node, []).append(leaf)
+    coloring = subject.coloring(list(shown.values()))
+    notes = list(_notes(subject, opened, options))
+    look = Look(options.direction, coloring, subject.title, notes)
     return Picture(write_dot(scene, opened.composition, look), options.program, options.time_limit)
 
 
-def shown_scene(scene: Scene, hidden: Collection[int]) -> Scene:
-    """The scene without leaves whose ops are all hidden, and without state, which its readers tell.
-
-    Raises `OptionError` if nothing is left.
-    """
+def _without(scene: Scene, hidden: Collection[int]) -> Scene:
+    """The scene without leaves whose ops are all hidden; raises `OptionError` if nothing is left."""
     out = set(hidden)
-    left_out = [leaf for leaf in scene.leaves if leaf.is_state or all(op.index in out for op in leaf.ops)]
-    shown = without(scene, left_out)
+    shown = without(scene, [leaf for leaf in scene.leaves if all(op.index in out for op in leaf.ops)])
     if not shown.leaves:
         raise OptionError(
             "hide leaves nothing to draw: it names all ops"
@@ -82,27 +114,16 @@ def shown_scene(scene: Scene, hidden: Collection[int]) -> Scene:
     return shown
 
 
-def _coloring(scene: Scene, opened: Opened, color_by: ColorBy | None) -> Coloring:
-    if color_by is None:
-        return ByKind()
-    shown: dict[Node, list[Leaf]] = {}
-    for leaf, node in zip(scene.leaves, opened.composition.node_of):
-        shown.setdefault(node, []).append(leaf)
-    return ByQuantity(quantity_of(color_by), list(shown.values()))
-
-
 def _title(views: Views) -> str:
     record = views.reader.record
     status = "" if record.status == "complete" else f" · {record.status}"
     return f"{record.modules[0].type_name} · {quantity(len(views.reader.numbers.rows), 'op')}{status}"
 
 
-def _notes(whole: Scene, scene: Scene, opened: Opened, options: DrawOptions) -> Iterator[str]:
+def _notes(subject: _Subject, opened: Opened, options: DrawOptions) -> Iterator[str]:
     """What of the run the picture does not show, and how to see it."""
-    state = sum(leaf.is_state for leaf in whole.leaves)
-    hidden = len(whole.leaves) - state - len(scene.leaves)
-    if hidden:
-        yield f"{quantity(hidden, 'layer' if options.rolled else 'op')} hidden"
+    if subject.num_hidden:
+        yield f"{quantity(subject.num_hidden, 'layer' if options.rolled else 'op')} hidden"
     if options.focus is not None:
         yield f"only {options.focus} and what it is linked to"
     if opened.is_cut and opened.depth is not None:

@@ -1,4 +1,4 @@
-"""A drawn run: DOT text, and the files and the notebook picture that are made of it."""
+"""A drawn run: DOT text or a page, and the files and notebook pictures that are made of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from torchlens.storage.disk import path_of
 FORMS: Final[dict[str, Form]] = {".svg": "svg", ".png": "png", ".pdf": "pdf"}
 """By the ending of a path."""
 DOT_ENDINGS: Final = (".dot", ".gv")
+PAGE_ENDINGS: Final = (".html", ".htm")
 _ROOT: Final = re.compile(r"<svg\b([^>]*)>")
 _ZOOM: Final = (
     ".torchlens-picture:not(:focus){max-width:100%;height:auto;cursor:zoom-in}"
@@ -66,9 +68,34 @@ class Picture:
         return _ROOT.sub(opening, self.svg[start:], count=1)
 
 
+@dataclass(frozen=True)
+class Page:
+    """An interactive page of a run, whole in itself. Notebooks show it; it outlives the trace."""
+
+    html: str = field(repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a path that ends in .html; a file that is there is replaced, folders are made."""
+        place = path_of(path)
+        if not is_page(place):
+            raise OptionError(
+                f"{place.name!r} does not end in .html, and this is a page; give a path that does"
+            )
+        write_file(place, self.html.encode())
+
+    def _repr_html_(self) -> str:
+        """In a frame of its own, so that it and the notebook leave each other alone."""
+        return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:600px;border:0"></iframe>'
+
+
+def is_page(path: Path) -> bool:
+    """Whether a path's ending asks for an interactive page."""
+    return path.suffix.lower() in PAGE_ENDINGS
+
+
 def unknown_ending(path: Path) -> OptionError:
     """What to raise for a path whose ending is none of a picture."""
-    endings = ", ".join((*FORMS, *DOT_ENDINGS, ".html"))
+    endings = ", ".join((*FORMS, *DOT_ENDINGS, PAGE_ENDINGS[0]))
     return OptionError(
         f"{path.name!r} ends in no form of a picture; give a path that ends in one of {endings}"
     )

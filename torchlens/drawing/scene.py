@@ -23,6 +23,8 @@ class Mark:
     """The largest relative difference of its values, 0 where they are equal bit for bit; None: not known."""
     text: str
     """The difference, or why there is none, in a few words."""
+    equal: bool = False
+    """Whether both runs have it and its values are equal bit for bit and of one dtype."""
     twin: Op | None = None
     """The op of the second run, where the leaf is in both; the leaf's own op is that of the first."""
 
@@ -56,7 +58,9 @@ class Leaf:
 
     @property
     def is_state(self) -> bool:
-        """Whether it is the value that a buffer had before anything wrote it."""
+        """Whether it is the value that a buffer had before anything wrote it; of two runs, in both the same."""
+        if self.mark is not None and not self.mark.equal:
+            return False
         return all(op.kind == "buffer" and not op.parents for op in self.ops)
 
 

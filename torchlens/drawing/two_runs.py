@@ -87,9 +87,9 @@ def _compared(a: Views, b: Views, pair: Pair, names: tuple[str, str]) -> Mark:
     twin = b.op(pair.b)
     difference, reason = measure_pair(a, b, pair.a, pair.b, names)
     if difference is None:
-        return Mark("both", None, reason or "", twin)
+        return Mark("both", None, reason or "", twin=twin)
     dtypes = dtype_name(a.op(pair.a).dtype), dtype_name(twin.dtype)
-    return Mark("both", difference.max_rel, _text(difference, dtypes), twin)
+    return Mark("both", difference.max_rel, _text(difference, dtypes), difference.equal, twin)
 
 
 def _text(found: Difference, dtypes: tuple[str, str]) -> str:
