@@ -91,7 +91,8 @@ FACTS = {
 
 
 def test_every_example_is_run() -> None:
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(FACTS)
+    in_files_of_their_own = {"gallery"}
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(FACTS) | in_files_of_their_own
 
 
 @pytest.mark.parametrize("name", FACTS)

@@ -31,6 +31,8 @@ class Node:
     """The like siblings it stands for, the first of which is described; of a rest, what is left out."""
     order: int
     """Its place among the nodes."""
+    start: int = 0
+    """When the first of what it stands for ran, as a place in order; outputs of one call have the same."""
     num_runs: int = 0
     """How many ops, or calls of a module, it stands for, those in like siblings of its frames included."""
 
@@ -86,7 +88,7 @@ class Arrow:
     @property
     def returns(self) -> bool:
         """Whether it leads back: to a later pass, or to the next of several like siblings."""
-        return self.target.order <= self.source.order
+        return self.target.start <= self.source.start
 
     @property
     def count(self) -> int:
@@ -128,6 +130,7 @@ class _Composer:
         self._folding = folding
         folds = folding.modules or folding.passes
         self._alike: Likeness = number_alike(scene, apart) if folds else {}
+        self._starts = _starts(scene.leaves)
         self._num_nodes = self._num_frames = 0
         self._place: dict[int, tuple[Node, int]] = {}
         """By leaf its node, and the number of the like sibling that it is in."""
@@ -199,7 +202,8 @@ class _Composer:
         return Frame(f"f{self._num_frames}", boxes, times, span)
 
     def _node(self, kind: NodeKind, items: Sequence[Item], everyone: Sequence[Item]) -> Node:
-        node = Node(f"n{self._num_nodes}", kind, list(items), self._num_nodes)
+        start = self._starts[next(leaves_of(items[0])).index]
+        node = Node(f"n{self._num_nodes}", kind, list(items), self._num_nodes, start)
         self._num_nodes += 1
         for number, item in enumerate(everyone):
             node.num_runs += _runs_of(item, kind)
@@ -218,6 +222,20 @@ class _Composer:
             arrow = found.get(key) or found.setdefault(key, Arrow(source, target))
             arrow.links.append(link)
         yield from found.values()
+
+
+def _starts(leaves: Sequence[Leaf]) -> list[int]:
+    """For each leaf the index of the first output of its call, which stands before it."""
+    starts: list[int] = []
+    for leaf in leaves:
+        before = leaves[leaf.index - 1] if leaf.index and leaf.first.output_slot else None
+        of_one_call = (
+            before is not None
+            and before.first._views is leaf.first._views
+            and before.first.call_index == leaf.first.call_index
+        )
+        starts.append(starts[-1] if of_one_call else leaf.index)
+    return starts
 
 
 def _runs_of(item: Item, kind: NodeKind) -> int:

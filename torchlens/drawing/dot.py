@@ -58,6 +58,7 @@ class _Writer:
         """The argument positions of each leaf that links lead to."""
         for link in scene.links:
             self._positions.setdefault(link.target, set()).update(link.positions)
+        self._entered = _entered_nodes(composition)
 
     def write(self) -> str:
         dot = self._pydot.Dot("torchlens", graph_type="digraph", **self._graph_attributes())
@@ -94,11 +95,14 @@ class _Writer:
         status = frame.boxes[0].status if frame.boxes else None
         border = _STATUS[status] if status in ("added", "removed") else "#b4c0cd"
         address = frame.boxes[0].label if frame.boxes else ""
+        at_right = (
+            len(self._entered[frame]) == 1
+        )  # the layout puts chains at the left, and what bypasses at the right
         return self._pydot.Cluster(
             frame.name,
-            label=f"<{_title(frame_lines(frame))}>",
+            label=f"<{_title(frame_lines(frame), at_right)}>",
             labelloc="t",
-            labeljust="l",
+            labeljust="r" if at_right else "l",
             style=quoted("rounded,filled" if frame.boxes else "rounded,filled,dashed"),
             fillcolor=quoted(_TINTS[depth % 2]),
             color=quoted(border),
@@ -153,6 +157,26 @@ class _Writer:
         return edge
 
 
+def _entered_nodes(composition: Composition) -> dict[Frame, set[Node]]:
+    """For each frame the nodes in it that arrows from outside lead to."""
+    frames: dict[Node, list[Frame]] = {}
+    entered: dict[Frame, set[Node]] = {}
+    waiting = [(composition.top, [composition.top])]
+    while waiting:
+        frame, path = waiting.pop()
+        entered[frame] = set()
+        for part in frame.parts:
+            if isinstance(part, Node):
+                frames[part] = path
+            else:
+                waiting.append((part, [*path, part]))
+    for arrow in composition.arrows:
+        for frame in frames[arrow.target]:
+            if frame not in frames[arrow.source]:
+                entered[frame].add(arrow.target)
+    return entered
+
+
 def quoted(text: str) -> str:
     """A string of DOT that stands for exactly this text."""
     inner = clean(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -183,13 +207,15 @@ def _styled(word: str, style: Style, paint: Paint) -> str:
     return f'<FONT COLOR="{color}" POINT-SIZE="{9 if style == "small" else 10}">{text}</FONT>'
 
 
-def _title(lines: Sequence[Line]) -> str:
-    """The title of a frame, with more room beside it: an arrow to what is in its middle passes there."""
-    text = _html(lines, Paint(_TINTS[0], _QUIET), '<BR ALIGN="LEFT"/>')
+def _title(lines: Sequence[Line], at_right: bool) -> str:
+    """The title of a frame, with room beside it for the arrow that enters the frame at its middle."""
+    side = "RIGHT" if at_right else "LEFT"
+    text = _html(lines, Paint(_TINTS[0], _QUIET), f'<BR ALIGN="{side}"/>')
     width = round(max(len(line.text) for line in lines) * _TITLE_CHARACTER * _ROOM)
+    cells = [f'<TD ALIGN="{side}" BALIGN="{side}">{text}</TD>', f'<TD WIDTH="{width}"></TD>']
     return (
         '<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="0">'
-        f'<TR><TD ALIGN="LEFT" BALIGN="LEFT">{text}</TD><TD WIDTH="{width}"></TD></TR></TABLE>'
+        f"<TR>{''.join(cells[::-1] if at_right else cells)}</TR></TABLE>"
     )
 
 

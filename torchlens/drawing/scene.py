@@ -58,7 +58,7 @@ class Leaf:
 
     @property
     def is_state(self) -> bool:
-        """Whether it is the value that a buffer had before anything wrote it; of two runs, in both the same."""
+        """Whether it is the value that a buffer had before anything wrote it, of two runs in both."""
         if self.mark is not None and not self.mark.equal:
             return False
         return all(op.kind == "buffer" and not op.parents for op in self.ops)
@@ -86,12 +86,15 @@ class Box:
 
     @property
     def name(self) -> str:
-        """The label below the enclosing box's address, a mere number after a name; the class for the root."""
+        """The label below the enclosing box's address, but from a word on; the class for the root."""
         if not self.address:
             return f"{self.type_name}{self.label}"
         around = "" if self.parent is None else self.parent.address
         found = below(self.label, around)
-        return f"{around.rpartition('.')[2]}.{found}" if around and found[0].isdigit() else found
+        while found[0].isdigit() and around:
+            around, _, last = around.rpartition(".")
+            found = f"{last}.{found}"
+        return found
 
     def leaves(self) -> Iterator[Leaf]:
         """All leaves in it, those of inner boxes included, in order."""
