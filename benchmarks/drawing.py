@@ -1,4 +1,4 @@
-"""How long pictures take beside the plain forward: made, and laid out by graphviz-pure; and how large a page is.
+"""How long pictures take beside the plain forward: made, and laid out; and how large a page is.
 
 python benchmarks/drawing.py [--case resnet18 gpt2 tiny] [--repeats N] [--tiny-ops N]
 """

@@ -51,19 +51,18 @@ def find_runs(items: Sequence[Item], alike: Likeness, sizes: Sequence[int], *, p
 def _longest(items: Sequence[Item], numbers: Sequence[int], at: int, passes: bool) -> Run:
     best = Run(at, 1, 1)
     for period in range(1, _LONGEST_PERIOD + 1):
-        times = 1
-        while numbers[at + times * period : at + (times + 1) * period] == numbers[at : at + period]:
+        first, second = slice(at, at + period), slice(at + period, at + 2 * period)
+        if numbers[first] != numbers[second] or not _repeats(items[first], items[second], passes):
+            continue  # asked before counting on, or a row that never folds takes quadratic time
+        times = 2
+        while numbers[at + times * period : at + (times + 1) * period] == numbers[first]:
             times += 1
-        run = Run(at, period, times)
-        if times > 1 and run.stop > best.stop and _repeats(items, run, passes):
-            best = run
+        best = max(best, Run(at, period, times), key=lambda run: run.stop)
     return best
 
 
-def _repeats(items: Sequence[Item], run: Run, passes: bool) -> bool:
-    """Whether the groups hold other modules each, or are passes of the same ones."""
-    middle = run.start + run.period
-    first, second = items[run.start : middle], items[middle : middle + run.period]
+def _repeats(first: Sequence[Item], second: Sequence[Item], passes: bool) -> bool:
+    """Whether two like groups hold other modules each, or are passes of the same ones."""
     ours, theirs = _addresses(first), _addresses(second)
     if ours and not set(ours) & set(theirs):
         return True
