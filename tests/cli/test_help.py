@@ -9,7 +9,7 @@ from pathlib import Path
 import torchlens
 from tests.cli.running import run
 
-COMMANDS = ("demo", "summary", "save", "show", "compare", "export", "doctor")
+COMMANDS = ("demo", "summary", "save", "show", "draw", "compare", "export", "doctor")
 
 
 def test_without_a_command_the_help_is_shown() -> None:

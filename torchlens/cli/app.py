@@ -11,6 +11,7 @@ from torchlens._version import __version__
 from torchlens.cli.commands.compare import compare
 from torchlens.cli.commands.demo import demo
 from torchlens.cli.commands.doctor import doctor
+from torchlens.cli.commands.draw import draw
 from torchlens.cli.commands.export import export
 from torchlens.cli.commands.save import save
 from torchlens.cli.commands.show import show
@@ -70,6 +71,7 @@ app.command(epilog="Example: torchlens summary file.py:factory --input 1,32:int6
 )
 app.command(epilog="Example: torchlens save file.py:factory --input 1,3,224,224 -o run.tlens")(save)
 app.command(epilog="Example: torchlens show run.tlens relu_1:2")(show)
+app.command(epilog="Example: torchlens draw file.py:factory --input 1,3,224,224 --rolled -o model.svg")(draw)
 app.command(epilog="Example: torchlens compare before.tlens after.tlens")(compare)
 app.command(epilog="Example: torchlens export run.tlens --table layers -o layers.parquet")(export)
 app.command(epilog="Example: torchlens doctor file.py:factory --input 1,3,224,224 --markdown")(doctor)

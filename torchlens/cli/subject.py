@@ -63,10 +63,18 @@ def refuse_run(run: Run, reason: str) -> None:
 
 def end_like(trace: tl.Trace, subject: str, run: Run) -> None:
     """End with an error if the model raised."""
+    raised = error_of(trace, subject, run)
+    if raised is not None:
+        stop(raised, NOT_WELL)
+
+
+def error_of(trace: tl.Trace, subject: str, run: Run) -> str | None:
+    """What the model raised, and what may help; None if it ran through."""
     error = trace.error
-    if error is not None:
-        hint = "" if run.inputs or is_saved(subject) else "; --input gives it inputs"
-        stop(f"the model raised {error.type_name}: {error.message}{hint}", NOT_WELL)
+    if error is None:
+        return None
+    hint = "" if run.inputs or is_saved(subject) else "; --input gives it inputs"
+    return f"the model raised {error.type_name}: {error.message}{hint}"
 
 
 def prepare(subject: str, run: Run) -> tuple[object, tuple[Any, ...] | None, dict[str, Any]]:

@@ -8,14 +8,12 @@ from torchlens.drawing.scene import Box, Leaf, Link, Scene, numbered_leaves
 
 
 def without(scene: Scene, hidden: Collection[Leaf]) -> Scene:
-    """A scene in which what flowed through hidden leaves flows past them; boxes left empty go as well.
+    """A scene in which what flowed through hidden leaves flows past them; boxes with nothing in them go too.
 
     A link past hidden leaves is what its last part was: its positions and shape are those of the argument
     that its target reads.
     """
     out = set(hidden)
-    if not out:
-        return scene
     top = _copy(scene.top, None, out)
     assert top is not None
     leaves = numbered_leaves(top)
