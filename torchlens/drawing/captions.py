@@ -154,7 +154,7 @@ def _rest(items: Sequence[Item]) -> str:
 def _contents(box: Box) -> str:
     """How much is in a closed module."""
     params = {param.address: param for leaf in box.leaves() for op in leaf.ops for param in op.params}
-    count = sum(numel(param.value) or 0 for param in params.values())
+    count = sum(numel(param._tensor) or 0 for param in params.values())
     parts = [quantity(sum(1 for _ in box.leaves()), "op")]
     parts += [f"{short_count(count)} params"] if count else []
     parts += [f"{len(box.calls)} calls"] if len(box.calls) > 1 else []

@@ -109,7 +109,7 @@ class _Writer:
             fontname=_FONT,
             fontsize="11",
             margin="10",
-            tooltip=quoted(address or frame_lines(frame)[0].text),
+            tooltip=_quoted_tooltip(address or frame_lines(frame)[0].text),
         )
 
     def _node(self, node: Node) -> pydot.Node:
@@ -129,7 +129,7 @@ class _Writer:
             fillcolor=quoted(paint.fill),
             color=quoted(paint.border),
             style=quoted(style),
-            tooltip=quoted(tooltip(node)),
+            tooltip=_quoted_tooltip(tooltip(node)),
             peripheries=peripheries,
         )
 
@@ -140,7 +140,7 @@ class _Writer:
         status: Status = statuses.pop() if len(statuses) == 1 else "both"
         attributes = {
             "label": quoted(f"  {label}"),
-            "tooltip": quoted(label),
+            "tooltip": _quoted_tooltip(label),
             "color": quoted(_STATUS[status]),
         }
         ends = arrow.source.name, arrow.target.name
@@ -177,10 +177,15 @@ def _entered_nodes(composition: Composition) -> dict[Frame, set[Node]]:
     return entered
 
 
-def quoted(text: str) -> str:
-    """A string of DOT that stands for exactly this text."""
-    inner = clean(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{inner}"'
+def quoted(text: str, backslash: str = r"\\") -> str:
+    """A string of DOT that stands for exactly this text, in which programs expand entities and \\N."""
+    inner = clean(text).replace("&", "&amp;").replace("\\", backslash)
+    return '"' + inner.replace('"', r"\"").replace("\n", r"\n") + '"'
+
+
+def _quoted_tooltip(text: str) -> str:
+    """Programs expand what is in a tooltip twice."""
+    return quoted(text, backslash=r"\\\\")
 
 
 def clean(text: str) -> str:
@@ -200,11 +205,16 @@ def _html(lines: Sequence[Line], paint: Paint, newline: str = "<BR/>") -> str:
 
 
 def _styled(word: str, style: Style, paint: Paint) -> str:
-    text = escape(clean(word).replace("\n", "\\n"))
+    text = _escaped(word)
     color = paint.text if style in ("name", "plain") else paint.quiet
     if style == "name":
         return f'<FONT COLOR="{color}"><B>{text}</B></FONT>'
     return f'<FONT COLOR="{color}" POINT-SIZE="{9 if style == "small" else 10}">{text}</FONT>'
+
+
+def _escaped(text: str) -> str:
+    """A line of text in an HTML-like label, which may not be empty, and in which \\N stands for a name."""
+    return escape(clean(text).replace("\n", "\\n")).replace("\\", "\\\\") or " "
 
 
 def _title(lines: Sequence[Line], at_right: bool) -> str:
@@ -227,17 +237,17 @@ def _table(look: Look) -> str:
 
 
 def _rows(look: Look) -> Iterator[str]:
-    yield _row(f"<B>{escape(clean(look.title))}</B>")
+    yield _row(f"<B>{_escaped(look.title)}</B>")
     for note in look.notes:
-        yield _row(f'<FONT COLOR="{_QUIET}" POINT-SIZE="9">{escape(clean(note))}</FONT>')
+        yield _row(f'<FONT COLOR="{_QUIET}" POINT-SIZE="9">{_escaped(note)}</FONT>')
     swatches = look.coloring.legend()
     if swatches:
         cells = "".join(
             f'<TD BGCOLOR="{fill}" BORDER="1" COLOR="#9aa5b1" WIDTH="14"> </TD>'
-            f'<TD ALIGN="LEFT"><FONT POINT-SIZE="9">{escape(clean(text))}</FONT></TD>'
+            f'<TD ALIGN="LEFT"><FONT POINT-SIZE="9">{_escaped(text)}</FONT></TD>'
             for fill, text in swatches
         )
-        title = f'<TD><FONT POINT-SIZE="9">{escape(clean(look.coloring.title))}</FONT></TD>'
+        title = f'<TD><FONT POINT-SIZE="9">{_escaped(look.coloring.title)}</FONT></TD>'
         yield _row(f'<TABLE BORDER="0" CELLSPACING="2"><TR>{title}{cells}</TR></TABLE>')
 
 

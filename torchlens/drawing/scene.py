@@ -88,7 +88,7 @@ class Box:
     def name(self) -> str:
         """The label below the enclosing box's address, but from a word on; the class for the root."""
         if not self.address:
-            return f"{self.type_name}{self.label}"
+            return f"{self.type_name}{self.label}" or "root"
         around = "" if self.parent is None else self.parent.address
         found = below(self.label, around)
         while found[0].isdigit() and around:

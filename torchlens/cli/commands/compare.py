@@ -19,6 +19,7 @@ from torchlens.cli.options import (
     WidthOption,
 )
 from torchlens.cli.outcome import Outcome
+from torchlens.cli.picture_endings import refuse_ending
 from torchlens.cli.printing import show, show_json
 from torchlens.cli.progress import shown_when_long
 from torchlens.cli.subject import Run, end_like, is_saved, open_trace, refuse_run
@@ -41,6 +42,15 @@ def compare(
     values: Annotated[
         bool, typer.Option("--values", help="Do not count ops that one run alone has as a difference.")
     ] = False,
+    picture: Annotated[
+        str | None,
+        typer.Option(
+            "--draw",
+            metavar="PATH",
+            help="Also draw both runs in one picture, by its ending: .svg, .png, .pdf, .dot, or .html for a "
+            "page.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     plain: PlainOption = False,
     width: WidthOption = None,
@@ -53,6 +63,8 @@ def compare(
     Exit code: 0 if both runs have the same ops and each value that can be compared is the same within the
     tolerance, 1 if not or if a model raised, 2 if a subject cannot be used or no value can be compared.
     """
+    if picture is not None:
+        refuse_ending(picture)
     run = Run(inputs or [], device, seed, train)
     if is_saved(a) and is_saved(b):
         refuse_run(run, f"{a} is a saved trace")
@@ -64,6 +76,9 @@ def compare(
         outcome = Outcome(bundle.compare(*names), found if found else None, tolerance, values)
     if outcome.nothing_known is not None and all(trace.error is None for trace in traces):
         stop(outcome.nothing_known, UNUSABLE)
+    if picture is not None:
+        with shown_when_long(f"drawing {picture}"):
+            bundle.draw(picture, *names)
     if as_json:
         show_json(outcome.data())
     else:

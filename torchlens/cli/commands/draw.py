@@ -7,8 +7,7 @@ import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -21,10 +20,12 @@ from torchlens.cli.options import (
     SubjectArgument,
     TrainOption,
 )
+from torchlens.cli.picture_endings import PAGES, refuse_ending
 from torchlens.cli.progress import shown_when_long
 from torchlens.cli.subject import Run, end_like, error_of, open_trace
 
 if TYPE_CHECKING:
+    from torchlens.drawing.picture import Picture
     from torchlens.selectors import Selector
 
 
@@ -116,10 +117,13 @@ def draw(
 
     Exit code: 0 if the model ran through, 1 if it raised, 2 if nothing could be drawn.
     """
-    _refuse_path(output)
+    if output is not None:
+        refuse_ending(output)
+    elif sys.stdout.isatty():
+        stop("say where the picture goes, such as -o model.svg, .png, .pdf, .dot or .html", UNUSABLE)
     run = Run(inputs or [], device, seed, train)
-    is_page = output is not None and output.lower().endswith(".html")  # which shows values
-    trace = open_trace(subject, run, keep=None if is_page else [])
+    is_page = output is not None and output.lower().endswith(PAGES)
+    trace = open_trace(subject, run, keep=None if is_page else [])  # values are for a page's statistics
     raised = error_of(trace, subject, run)
     if raised is not None and not trace.ops:
         stop(f"{raised}; nothing ran before that could be drawn", UNUSABLE)
@@ -128,7 +132,7 @@ def draw(
             output,
             rolled=rolled,
             depth=depth,
-            collapse=[_module(trace, name) for name in collapse or []],
+            collapse=[_module(trace, name) for name in collapse or []] or None,
             hide=_hidden(trace, hide or []) or None,
             focus=focus,
             color_by=None if color_by is None else color_by.value,
@@ -138,20 +142,8 @@ def draw(
             time_limit=time_limit,
         )
     if output is None:
-        sys.stdout.buffer.write(picture.dot.encode())
+        sys.stdout.buffer.write(cast("Picture", picture).dot.encode())
     end_like(trace, subject, run)
-
-
-def _refuse_path(output: str | None) -> None:
-    """Raise for a place that nothing can be drawn to, before anything runs."""
-    if output is None:
-        if sys.stdout.isatty():
-            stop("say where the picture goes, such as -o model.svg, .png, .pdf, .dot or .html", UNUSABLE)
-        return
-    from torchlens.drawing.picture import DOT_ENDINGS, FORMS, unknown_ending
-
-    if Path(output).suffix.lower() not in (*FORMS, *DOT_ENDINGS, ".html"):
-        raise unknown_ending(Path(output))
 
 
 def _module(trace: tl.Trace, name: str) -> str | int:
