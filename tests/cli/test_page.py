@@ -34,7 +34,7 @@ def test_the_commands_run(files: Path) -> None:
     (files / "model.py").write_text(blocks("python")[0])
     commands = [line.split() for block in blocks("sh") for line in block.splitlines()]
     assert {words[1] for words in commands} == {
-        "demo", "summary", "save", "show", "compare", "export", "doctor",
+        "demo", "summary", "save", "show", "draw", "compare", "export", "doctor",
     }  # fmt: skip
     for program, *words in commands:
         result = run(*words)
