@@ -19,7 +19,7 @@ IsOpen: TypeAlias = Callable[[Box, int], bool]
 """Whether a box, so many modules below the root, shows what is in it."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Node:
     """One shape of the picture."""
 
@@ -56,7 +56,7 @@ class Node:
         return first.only_leaf if isinstance(first, Box) else first
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Frame:
     """An open module, or several groups that are alike."""
 
@@ -77,7 +77,7 @@ class Frame:
                 yield from part.nodes()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Arrow:
     """All links between what two nodes stand for."""
 
@@ -96,7 +96,7 @@ class Arrow:
         return len({parent for link in self.links for parent, _ in link.edges})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Composition:
     """The nodes of a picture in their frames, and the arrows between them."""
 

@@ -29,7 +29,7 @@ class Mark:
     """The op of the second run, where the leaf is in both; the leaf's own op is that of the first."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Leaf:
     """One op or, in a rolled scene, one layer: its ops are the passes."""
 
@@ -64,7 +64,7 @@ class Leaf:
         return all(op.kind == "buffer" and not op.parents for op in self.ops)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Box:
     """One module call or, in a rolled scene, a module with all its calls; the top is what is outside any."""
 
@@ -150,7 +150,7 @@ def below(label: str, address: str) -> str:
     return label[len(address) + 1 :] if address and label.startswith(f"{address}.") else label
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Link:
     """What flows from one leaf into another: all edges of the graph between their ops."""
 
@@ -168,7 +168,7 @@ class Link:
     """None in a scene of one run."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Scene:
     """All that may be drawn of a run."""
 
