@@ -40,13 +40,15 @@ def node_lines(node: Node) -> list[Line]:
     times = f"×{node.times}" if node.times > 1 else ""
     lines: list[Line] = []
     if box is not None:
-        lines.append(_line((_span(node.items), "name"), (box.type_name, "type"), (times, "name")))
+        lines.append(_line((_span(node.items), "name"), (_class(box), "type"), (times, "name")))
     if leaf is not None:
         passes = f"×{len(leaf.ops)}" if len(leaf.ops) > 1 else ""
         style: Style = "plain" if box is not None else "name"
         label = _labels(node) if box is None else leaf.label
         lines.append(_line((label, style), (passes or (times if box is None else ""), style)))
         lines += _leaf_lines(leaf)
+        if leaf.mark is not None and node.num_runs == 1:
+            lines.append(_line((leaf.mark.text, "small")))
     elif box is not None:
         lines.append(_line((_contents(box), "small")))
         lines.append(_line((_gave(box), "plain")))
@@ -58,10 +60,12 @@ def frame_lines(frame: Frame) -> list[Line]:
     times = f"×{frame.times}" if frame.times > 1 else ""
     if not frame.boxes:
         return [_line((_ends(frame.span), "name"), (times, "name"))]
-    box, name = frame.boxes[0], _span(frame.boxes)
-    kind = "" if name == box.type_name else box.type_name
+    box = frame.boxes[0]
     calls = f"{len(box.calls)} calls" if len(box.calls) > 1 else ""
-    lines = [_line((name, "name"), (times, "name")), _line((kind, "type"), (calls, "small"))]
+    lines = [
+        _line((_span(frame.boxes), "name"), (times, "name")),
+        _line((_class(box), "type"), (calls, "small")),
+    ]
     return [line for line in lines if line.words]
 
 
@@ -74,10 +78,10 @@ def arrow_text(arrow: Arrow, num_inputs: int) -> str:
     for link in arrow.links:
         shape.merge(link.shape)
     names: list[str] = []
-    link = arrow.links[0]
-    target = link.target.first
+    target = arrow.links[0].target.first
     if num_inputs > 1 and arrow.target.leaf is not None and target.kind in ("call", "boundary"):
-        names = [argument_name(target, position) for position in link.positions]
+        positions = dict.fromkeys(position for link in arrow.links for position in link.positions)
+        names = [argument_name(target, position) for position in positions]
     count = arrow.count
     told = count > 1 and (arrow.returns or count != arrow.target.num_runs)
     return " ".join(filter(None, (listed(names, 2), str(shape), f"×{count}" if told else "")))
@@ -97,11 +101,17 @@ def tooltip(node: Node) -> str:
     return "\n".join(facts)
 
 
+def amount_line(amount: str) -> Line:
+    """What a node's color stands for."""
+    return _line((amount, "plain"))
+
+
 def _line(*words: tuple[str, Style]) -> Line:
-    return Line(tuple((_short(word), style) for word, style in words if word))
+    return Line(tuple((shortened(word), style) for word, style in words if word))
 
 
-def _short(word: str) -> str:
+def shortened(word: str) -> str:
+    """A name, of a long one its ends."""
     return word if len(word) <= _LONGEST else f"{word[: _LONGEST // 2 - 1]}…{word[-_LONGEST // 2 :]}"
 
 
@@ -122,8 +132,6 @@ def _leaf_lines(leaf: Leaf) -> Iterator[Line]:
     }
     if held:
         yield _line((listed(list(held.values()), _MOST_NAMES), "small"))
-    if leaf.mark is not None:
-        yield _line((leaf.mark.text, "small"))
 
 
 def _size(held: Param | Buffer) -> str:
@@ -145,6 +153,11 @@ def _ends(items: Sequence[Item]) -> str:
 
 def _name(item: Item) -> str:
     return item.name if isinstance(item, Box) else item.label
+
+
+def _class(box: Box) -> str:
+    """Nothing for the root, whose name it is."""
+    return "" if box.name == box.type_name else box.type_name
 
 
 def _rest(items: Sequence[Item]) -> str:

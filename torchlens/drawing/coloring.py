@@ -168,13 +168,15 @@ class ByDifference:
         return self._on_scale(max(known)) if known else _NOT_COMPARED
 
     def text(self, leaves: Sequence[Leaf]) -> str:
-        """The sign of what is added or removed, and how much of a module that is."""
+        """The sign of what is added or removed; of several ops how many are, and how far values are apart."""
         counts = [
             sum(leaf.mark is not None and leaf.mark.status == each for leaf in leaves) for each in _SIGNS
         ]
         if len(leaves) == 1:
             return next((f"{sign} {each}" for (each, sign), n in zip(_SIGNS.items(), counts) if n), "")
-        return " ".join(f"{sign}{n}" for sign, n in zip(_SIGNS.values(), counts) if n)
+        known = [leaf.mark.distance for leaf in leaves if leaf.mark is not None and leaf.mark.distance]
+        apart = [f"up to {max(known):.2g}"] if known else []
+        return " ".join([*(f"{sign}{n}" for sign, n in zip(_SIGNS.values(), counts) if n), *apart])
 
     def legend(self) -> Sequence[Swatch]:
         """Added, removed, equal, and steps of the scale."""

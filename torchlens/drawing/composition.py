@@ -6,17 +6,15 @@ are alike; every link is part of exactly one arrow, or lies within a node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from torchlens.drawing.likeness import Likeness, number_alike
+from torchlens.drawing.likeness import IsOpen, Likeness, number_alike
 from torchlens.drawing.repeats import Run, find_runs
 from torchlens.drawing.scene import Box, Item, Leaf, Link, Scene, leaves_of
 
 NodeKind: TypeAlias = Literal["op", "module", "rest"]
-IsOpen: TypeAlias = Callable[[Box, int], bool]
-"""Whether a box, so many modules below the root, shows what is in it."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -119,7 +117,7 @@ class Folding:
 
 
 def compose(scene: Scene, is_open: IsOpen, folding: Folding, apart: Collection[Box] = ()) -> Composition:
-    """Decide what is drawn; the boxes of `apart` are folded with no other."""
+    """Decide what is drawn; the boxes of `apart` are folded with no other, and left out of no row."""
     return _Composer(scene, is_open, folding, apart).compose()
 
 
@@ -127,9 +125,10 @@ class _Composer:
     def __init__(self, scene: Scene, is_open: IsOpen, folding: Folding, apart: Collection[Box]) -> None:
         self._scene = scene
         self._is_open = is_open
+        self._apart = apart
         self._folding = folding
         folds = folding.modules or folding.passes
-        self._alike: Likeness = number_alike(scene, apart) if folds else {}
+        self._alike: Likeness = number_alike(scene, is_open, apart) if folds else {}
         self._starts = _starts(scene.leaves)
         self._num_nodes = self._num_frames = 0
         self._place: dict[int, tuple[Node, int]] = {}
@@ -153,7 +152,7 @@ class _Composer:
         frame = self._new_frame(siblings, len(siblings), (siblings[0], siblings[-1]))
         inside = [item.items for item in everyone if isinstance(item, Box)]
         runs = self._runs(inside[0], level + 1)
-        rest = self._left_out(len(runs))
+        rest = range(0) if any(item in self._apart for item in inside[0]) else self._left_out(len(runs))
         for at, run in enumerate(runs):
             if at == rest.start and rest:
                 frame.parts.append(self._rest(inside, runs[rest.start].start, runs[rest.stop - 1].stop))

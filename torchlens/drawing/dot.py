@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from torchlens.drawing.captions import Line, Style, arrow_text, frame_lines, node_lines, tooltip
+from torchlens.drawing.captions import (
+    Line,
+    Style,
+    amount_line,
+    arrow_text,
+    frame_lines,
+    node_lines,
+    shortened,
+    tooltip,
+)
 from torchlens.drawing.coloring import Coloring, Paint
 from torchlens.drawing.composition import Arrow, Composition, Frame, Node
 from torchlens.drawing.scene import Leaf, Scene, Status
@@ -118,7 +127,7 @@ class _Writer:
         paint = coloring.paint(leaves, node.kind == "module")
         lines = node_lines(node)
         if amount := coloring.text(leaves):
-            lines.insert(1, Line(((amount, "plain"),)))
+            lines.insert(1, amount_line(amount))
         style = "rounded,filled"
         if node.kind == "rest":
             style += ",dashed"
@@ -244,7 +253,7 @@ def _rows(look: Look) -> Iterator[str]:
     if swatches:
         cells = "".join(
             f'<TD BGCOLOR="{fill}" BORDER="1" COLOR="#9aa5b1" WIDTH="14"> </TD>'
-            f'<TD ALIGN="LEFT"><FONT POINT-SIZE="9">{_escaped(text)}</FONT></TD>'
+            f'<TD ALIGN="LEFT"><FONT POINT-SIZE="9">{_escaped(shortened(text))}</FONT></TD>'
             for fill, text in swatches
         )
         title = f'<TD><FONT POINT-SIZE="9">{_escaped(look.coloring.title)}</FONT></TD>'

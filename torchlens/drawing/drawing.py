@@ -33,7 +33,7 @@ class _Subject:
     """What is drawn."""
 
     scene: Scene
-    """Whole: with state, without what is hidden."""
+    """Whole: with state, without what is hidden and without empty boxes."""
     views: Views
     """Those of the run, of two the first."""
     title: str
@@ -66,7 +66,7 @@ def draw_difference(
     runs: tuple[Views, Views], names: tuple[str, str], path: PathLike | None, options: DrawOptions
 ) -> Picture | Page:
     """Draw two runs in one, and write it to the path, if there is one."""
-    scene = build_difference_scene(*runs, names)
+    scene = without(build_difference_scene(*runs, names), ())
     title = f"{names[0]} → {names[1]} · {_title(runs[0])}"
     if _asks_for_page(path, options):
         return _written(Page(page_of([scene], title=title)), path)
@@ -127,6 +127,8 @@ def _notes(subject: _Subject, opened: Opened, options: DrawOptions) -> Iterator[
     if options.focus is not None:
         yield f"only {options.focus} and what it is linked to"
     if opened.is_cut and opened.depth is not None:
-        yield f"opened to depth {opened.depth}: depth={opened.depth + 1} opens more, a .html page all of it"
+        cut = ", the middle of long rows left out" if opened.folding.most_parts else ""
+        more = f"depth={opened.depth + 1} opens more, a .html page all of it"
+        yield f"opened to depth {opened.depth}{cut}: {more}"
     elif opened.is_cut:
         yield "like passes are drawn once: rolled=True draws each layer once, a .html page all of it"

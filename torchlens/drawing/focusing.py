@@ -10,24 +10,12 @@ from torchlens.drawing.scene import Box
 
 def cut_out(composition: Composition, focus: Collection[Box]) -> Composition:
     """The composition without nodes that are neither in the boxes nor linked to what is in them."""
-    inside = set(_nodes_within(composition.top, focus, False))
+    inside = {composition.node_of[leaf.index] for box in focus for leaf in box.leaves()}
     arrows = [arrow for arrow in composition.arrows if {arrow.source, arrow.target} & inside]
     kept = inside.union(*((arrow.source, arrow.target) for arrow in arrows))
     top = composition.top
     top.parts = _kept(top, kept)
     return Composition(top, arrows, composition.node_of)
-
-
-def _nodes_within(frame: Frame, focus: Collection[Box], within: bool) -> list[Node]:
-    """The nodes in frames of the boxes."""
-    within = within or any(box in focus for box in frame.boxes)
-    found: list[Node] = []
-    for part in frame.parts:
-        if isinstance(part, Frame):
-            found += _nodes_within(part, focus, within)
-        elif within or part.items[0] in focus:
-            found.append(part)
-    return found
 
 
 def _kept(frame: Frame, kept: set[Node]) -> list[Node | Frame]:

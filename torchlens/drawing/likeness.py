@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 from torchlens.drawing.scene import Box, Item, Leaf, Link, Scene
 from torchlens.report.amounts import ShapeRange
 from torchlens.report.sizes import shape_of
 
+IsOpen: TypeAlias = Callable[[Box, int], bool]
+"""Whether a box, so many modules below the root, shows what is in it."""
+
 Likeness: TypeAlias = dict[Item, int]
 """Items with the same number are alike."""
 
 
-def number_alike(scene: Scene, apart: Collection[Box] = ()) -> Likeness:
+def number_alike(scene: Scene, is_open: IsOpen, apart: Collection[Box] = ()) -> Likeness:
     """Number all items of a scene; labels, addresses and values tell nothing apart.
 
     The boxes of `apart` are like no other.
 
-    Two boxes are alike if they are of one class, their items are alike in order, and the same outputs of
-    these go to the same arguments of one another. Where they get their inputs is not looked at.
+    Two boxes are alike if they are of one class, their items are alike in order, the same outputs of these go
+    to the same arguments of one another, and both are open or both are closed. Where they get their inputs is
+    not looked at.
     """
-    return _Numberer(scene, apart).found
+    return _Numberer(scene, is_open, apart).found
 
 
 class _Numberer:
-    def __init__(self, scene: Scene, apart: Collection[Box]) -> None:
+    def __init__(self, scene: Scene, is_open: IsOpen, apart: Collection[Box]) -> None:
+        self._is_open = is_open
         self._apart = apart
         self.found: Likeness = {}
         self._numbers: dict[object, int] = {}
@@ -37,7 +42,7 @@ class _Numberer:
             box, source, target = _meet(link)
             self._links.setdefault(box, []).append((source, target, link))
         self._begin(scene.top)
-        self._number(scene.top)
+        self._number(scene.top, -1)
 
     def _begin(self, item: Item) -> int:
         """Note where each item starts; one past its last leaf."""
@@ -51,13 +56,13 @@ class _Numberer:
                 self._start[item] = self._start[inner]
         return end
 
-    def _number(self, item: Item) -> int:
-        key = _look(item) if isinstance(item, Leaf) else self._build(item)
+    def _number(self, item: Item, level: int) -> int:
+        key = _look(item) if isinstance(item, Leaf) else self._build(item, level)
         number = self.found[item] = self._numbers.setdefault(key, len(self._numbers))
         return number
 
-    def _build(self, box: Box) -> object:
-        numbers = tuple(map(self._number, box.items))
+    def _build(self, box: Box, level: int) -> object:
+        numbers = tuple(self._number(item, level + 1) for item in box.items)
         at = {item: place for place, item in enumerate(box.items)}
         wires = sorted(
             (
@@ -72,7 +77,8 @@ class _Numberer:
             for source, target, link in self._links.get(box, ())
         )
         own = id(box) if box in self._apart else None
-        return own, box.type_name, box.status, len(box.calls), numbers, tuple(wires)
+        is_open = level >= 0 and self._is_open(box, level)
+        return own, box.type_name, box.status, len(box.calls), is_open, numbers, tuple(wires)
 
 
 def _look(leaf: Leaf) -> object:

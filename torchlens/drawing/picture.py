@@ -55,6 +55,11 @@ class Picture:
         elif ending in FORMS:
             form = FORMS[ending]
             write_file(place, self.svg.encode() if form == "svg" else self._render(form))
+        elif is_page(place):
+            raise OptionError(
+                f"{place.name!r} asks for a page, and this is a picture; give the path to draw(), or one "
+                f"that ends in one of {', '.join((*FORMS, *DOT_ENDINGS))}"
+            )
         else:
             raise unknown_ending(place)
 

@@ -6,11 +6,12 @@ import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from torchlens._trace.op import Op
 from torchlens.errors import OptionError
-from torchlens.report.amounts import byte_count, duration, spaced_count
+from torchlens.report.amounts import byte_count, duration, listed, spaced_count
 
 QuantityName: TypeAlias = Literal["time", "flops", "bytes"]
 ColorBy: TypeAlias = QuantityName | Callable[[Op], object]
@@ -31,7 +32,7 @@ class Quantity:
         found = [value for op in ops if (value := self._read(op)) is not None]
         words = [value for value in found if isinstance(value, str)]
         if words:
-            return ", ".join(dict.fromkeys(map(str, found)))
+            return listed(list(dict.fromkeys(map(_as_word, found))))
         amounts = cast("list[float]", found)
         if not amounts:
             return None
@@ -52,9 +53,16 @@ class Quantity:
         )
 
 
+def _as_word(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
 def _is_number(value: object) -> bool:
     """Whether it is a tensor or array of one element."""
-    return getattr(value, "shape", None) in ((), (1,)) and hasattr(value, "__float__")
+    shape = cast("object", getattr(value, "shape", None))
+    return (
+        isinstance(shape, tuple) and set(cast("tuple[object]", shape)) <= {1} and hasattr(value, "__float__")
+    )
 
 
 _NAMED: Final = {
@@ -81,4 +89,5 @@ def quantity_of(color_by: ColorBy) -> Quantity:
             f"it is one of {', '.join(map(repr, _NAMED))}, or a function of an op"
         )
     name = getattr(color_by, "__name__", type(color_by).__name__)
-    return Quantity("value" if name == "<lambda>" else name, color_by, lambda amount: f"{amount:.4g}", False)
+    of = cache(color_by)  # a picture asks several times, and is to be told the same
+    return Quantity("value" if name == "<lambda>" else name, of, lambda amount: f"{amount:.4g}", False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from torchlens.drawing.likeness import Likeness
-from torchlens.drawing.scene import Box, Item, Leaf
+from torchlens.drawing.scene import Box, Item
 
 _LONGEST_PERIOD: Final = 12
 """Items that are looked at as one repeated group, as a block and the two ops behind it."""
@@ -27,6 +27,11 @@ class Run(NamedTuple):
         return sum(sizes[self.start + self.period : self.stop])
 
     @property
+    def longer(self) -> Run:
+        """The run with one more group."""
+        return self._replace(times=self.times + 1)
+
+    @property
     def stop(self) -> int:
         """One past its last item."""
         return self.start + self.period * self.times
@@ -38,40 +43,64 @@ def find_runs(items: Sequence[Item], alike: Likeness, sizes: Sequence[int], *, p
     Groups of different modules repeat, with the ops between them; with `passes` so do groups of the same
     modules and layers. `sizes` has the nodes that each item takes: what saves few of them is not folded.
     """
-    numbers = [alike[item] for item in items]
+    rows = _Rows([alike[item] for item in items], [_place(item) for item in items])
     at = 0
     while at < len(items):
-        run = _longest(items, numbers, at, passes)
+        run = _longest(rows, at, passes)
         if run.saves(sizes) < _LEAST_SAVED:
             run = Run(at, 1, 1)
         yield run
         at = run.stop
 
 
-def _longest(items: Sequence[Item], numbers: Sequence[int], at: int, passes: bool) -> Run:
+class _Rows(NamedTuple):
+    """What is told of each item of a sequence."""
+
+    numbers: Sequence[int]
+    """Alike items have the same."""
+    places: Sequence[str | int]
+    """The address of a module, the index of a layer."""
+
+    def modules(self, run: Run) -> list[str]:
+        """Addresses of the modules in the last group of a run."""
+        return [place for place in self.places[run.stop - run.period : run.stop] if isinstance(place, str)]
+
+
+def _place(item: Item) -> str | int:
+    return item.address if isinstance(item, Box) else item.first.layer.index
+
+
+def _longest(rows: _Rows, at: int, passes: bool) -> Run:
     best = Run(at, 1, 1)
     for period in range(1, _LONGEST_PERIOD + 1):
-        first, second = slice(at, at + period), slice(at + period, at + 2 * period)
-        if numbers[first] != numbers[second] or not _repeats(items[first], items[second], passes):
-            continue  # asked before counting on, or a row that never folds takes quadratic time
-        times = 2
-        while numbers[at + times * period : at + (times + 1) * period] == numbers[first]:
-            times += 1
-        best = max(best, Run(at, period, times), key=lambda run: run.stop)
+        first = Run(at, period, 1)
+        run = max(_of_modules(rows, first), _of_passes(rows, first) if passes else first)
+        if run.times > 1 and run.stop > best.stop:
+            best = run
     return best
 
 
-def _repeats(first: Sequence[Item], second: Sequence[Item], passes: bool) -> bool:
-    """Whether two like groups hold other modules each, or are passes of the same ones."""
-    ours, theirs = _addresses(first), _addresses(second)
-    if ours and not set(ours) & set(theirs):
-        return True
-    return passes and ours == theirs and _layers(first) == _layers(second)
+def _of_modules(rows: _Rows, first: Run) -> Run:
+    """The run of alike groups that hold other modules each."""
+    run, seen = first, set(rows.modules(first))
+    while seen and _is_repeated(rows.numbers, run):
+        longer = run.longer
+        modules = rows.modules(longer)
+        if not seen.isdisjoint(modules):
+            break
+        seen.update(modules)
+        run = longer
+    return run
 
 
-def _addresses(items: Sequence[Item]) -> list[str]:
-    return [item.address for item in items if isinstance(item, Box)]
+def _of_passes(rows: _Rows, first: Run) -> Run:
+    """The run of alike groups that are passes of the same modules and layers."""
+    run = first
+    while _is_repeated(rows.numbers, run) and _is_repeated(rows.places, run):
+        run = run.longer
+    return run
 
 
-def _layers(items: Sequence[Item]) -> list[str]:
-    return [item.first.layer.layer_label for item in items if isinstance(item, Leaf)]
+def _is_repeated(row: Sequence[object], run: Run) -> bool:
+    """Whether what follows a run is as its first group."""
+    return row[run.stop : run.stop + run.period] == row[run.start : run.start + run.period]

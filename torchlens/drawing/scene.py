@@ -58,7 +58,7 @@ class Leaf:
 
     @property
     def is_state(self) -> bool:
-        """Whether it is the value that a buffer had before anything wrote it, of two runs in both."""
+        """Whether it is the value of a buffer before anything wrote it; of two runs, in both the same."""
         if self.mark is not None and not self.mark.equal:
             return False
         return all(op.kind == "buffer" and not op.parents for op in self.ops)
@@ -91,7 +91,7 @@ class Box:
             return f"{self.type_name}{self.label}" or "root"
         around = "" if self.parent is None else self.parent.address
         found = below(self.label, around)
-        while found[0].isdigit() and around:
+        while found != self.label and found[0].isdigit():
             around, _, last = around.rpartition(".")
             found = f"{last}.{found}"
         return found

@@ -46,12 +46,14 @@ def focused_by(scene: Scene, views: Views, focus: str | None) -> frozenset[Box]:
     found = {
         box
         for box in scene.top.boxes()
-        if (known[focus] in box.calls if of_call else views.reader.module_index[box.address] == known[focus])
+        if box.status != "added"
+        and (known[focus] in box.calls if of_call else views.reader.module_index[box.address] == known[focus])
     }
     if not found:
         raise IncompleteError(
             f"there is nothing of {focus!r} to draw: "
-            "it was not called, or all that ran in it is hidden; trace.module_calls lists the calls"
+            "it was not called, no op ran in it that is not hidden, or a rolled picture has its ops in "
+            "another module, which called the same one before; trace.module_calls lists the calls"
         )
     return frozenset(found)
 
@@ -66,9 +68,9 @@ def _test(views: Views, given: object) -> IsClosed:
     if isinstance(given, str):
         return _by_name(views, given)
     if isinstance(given, type):
-        return lambda box, level: box.type_name == given.__name__
+        return _by_class(views, given.__name__)
     if callable(given):
-        return lambda box, level: box.views is not None and bool(given(_module(box.views, box)))
+        return _by_predicate(given)
     raise InputError(f"collapse has a {type(given).__name__}; {_WAYS}")
 
 
@@ -79,9 +81,8 @@ _WAYS = (
 
 
 def _by_name(views: Views, name: str) -> IsClosed:
-    reader = views.reader
-    classes = {entry.type_name for entry in reader.record.modules}
-    modules, calls = reader.module_index, reader.call_index
+    classes = _classes(views)
+    modules, calls = views.reader.module_index, views.reader.call_index
     if name not in classes and name not in modules and name not in calls:
         raise MissingKeyError(missing(name, "module", _once((*modules, *classes))))
     module, call = modules.get(name), calls.get(name)
@@ -90,10 +91,34 @@ def _by_name(views: Views, name: str) -> IsClosed:
         return (
             box.type_name == name
             or (module is not None and modules.get(box.address) == module)
-            or (call is not None and call in box.calls)
+            or (call is not None and call in box.calls and box.status != "added")
         )
 
     return is_closed
+
+
+def _by_class(views: Views, name: str) -> IsClosed:
+    classes = _classes(views)
+    if name not in classes:
+        raise MissingKeyError(missing(name, "class of modules", _once(classes)))
+    return lambda box, level: box.type_name == name
+
+
+def _by_predicate(given: Callable[..., object]) -> IsClosed:
+    answers: dict[Box, bool] = {}
+    """A picture asks again for each depth that it is tried with."""
+
+    def is_closed(box: Box, level: int) -> bool:
+        if box not in answers:
+            views = box.views
+            answers[box] = views is not None and bool(given(_module(views, box)))
+        return answers[box]
+
+    return is_closed
+
+
+def _classes(views: Views) -> Sequence[str]:
+    return list(dict.fromkeys(entry.type_name for entry in views.reader.record.modules))
 
 
 def _once(names: Iterable[str]) -> Sequence[str]:
