@@ -49,9 +49,9 @@ class OpFacts:
     """Why there are no statistics."""
 
 
-def op_facts(op: Op) -> OpFacts:
-    """Read an op and all elements of its value."""
-    statistics, reason = _statistics(op)
+def op_facts(op: Op, *, statistics: bool = True) -> OpFacts:
+    """Read an op and, for its statistics, all elements of its value."""
+    numbers, reason = _statistics(op) if statistics else (None, "values were not read")
     return OpFacts(
         label=op.label,
         layer=op.layer.layer_label,
@@ -74,7 +74,7 @@ def op_facts(op: Op) -> OpFacts:
         flops=op.flops,
         flops_reason=op.flops_reason,
         duration_ns=op.duration_ns,
-        statistics=statistics,
+        statistics=numbers,
         statistics_reason=reason,
     )
 

@@ -1,0 +1,162 @@
+"""One scene as plain data: its parts, their layouts and the links."""
+
+from __future__ import annotations
+
+from torchlens._trace.module import Module, ModuleCall
+from torchlens.drawing.arguments import argument_name
+from torchlens.drawing.page.borders import borders_of
+from torchlens.drawing.page.columns import Columns, Plain, rounded
+from torchlens.drawing.page.parts import Part, Parts, parts_of
+from torchlens.drawing.page.templates import Plan, Template, plan_of, templates_of
+from torchlens.drawing.page.texts import Text, text_of
+from torchlens.drawing.quantities import Quantity
+from torchlens.drawing.scene import Box, Link, Scene
+from torchlens.report.amounts import shape_text
+
+_KINDS = ("op", "module", "group")
+_STATUSES = (None, "both", "removed", "added")
+
+
+def written_scene(scene: Scene, columns: Columns, color_by: Quantity | None) -> dict[str, Plain]:
+    """A scene; `columns` takes in its ops and strings."""
+    parts = parts_of(scene)
+    borders = borders_of(parts, scene.links)
+    digits = len(str(len(scene.leaves)))
+    texts = [text_of(part, digits) for part in parts.all]
+    plans = {
+        index: plan_of(
+            inside, [(texts[p.index].width, texts[p.index].height) for p in parts.all[index].parts]
+        )
+        for index, inside in borders.insides.items()
+    }
+    distinct = {plan: number for number, plan in enumerate(dict.fromkeys(plans.values()))}
+    return {
+        "rolled": scene.rolled,
+        "parts": _parts(parts, texts, columns) | {"template": _template_numbers(parts, plans, distinct)},
+        "modules": [_modules(part, columns) for part in parts.all if part.boxes],
+        "marks": _marks(parts, columns),
+        "values": _values(parts, color_by, columns),
+        "templates": [_template(template) for template in templates_of(list(distinct))],
+        "loops": [[loop.box.index, loop.edge, loop.link] for loop in borders.loops],
+        "links": _links(borders.ways, parts, columns),
+    }
+
+
+def _template_numbers(parts: Parts, plans: dict[int, Plan], distinct: dict[Plan, int]) -> Plain:
+    return [distinct[plans[part.index]] if part.index in plans else -1 for part in parts.all]
+
+
+def _parts(parts: Parts, texts: list[Text], columns: Columns) -> dict[str, Plain]:
+    """Column by column. Ops are written as the number of the only one, or a list."""
+    return {
+        "kind": [_KINDS.index(part.kind) for part in parts.all],
+        "parent": [-1 if part.parent is None else part.parent.index for part in parts.all],
+        "title": [columns.text(text.title) for text in texts],
+        "tag": [columns.text(text.tag) for text in texts],
+        "second": [columns.text(text.second) for text in texts],
+        "third": [columns.text(text.third) for text in texts],
+        "badge": [columns.text(text.badge) for text in texts],
+        "width": [text.width for text in texts],
+        "height": [text.height for text in texts],
+        "ops": [_ops(part, columns) for part in parts.all],
+        "label": [columns.text(None if part.leaf is None else part.leaf.label) for part in parts.all],
+    }
+
+
+def _ops(part: Part, columns: Columns) -> Plain:
+    if part.leaf is None:
+        return -1
+    numbers: list[Plain] = [columns.op(op) for op in part.leaf.ops]
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _modules(part: Part, columns: Columns) -> Plain:
+    """The part's number, names of what ran no op in it, then for each box its facts."""
+    return [part.index, columns.texts(part.silent), *(_module(box, columns) for box in part.boxes)]
+
+
+def _module(box: Box, columns: Columns) -> Plain:
+    """Label, address, class, labels of its calls, own parameters, and how many numbers are in all below."""
+    calls = _calls(box)
+    own = [f"{param.address} {shape_text(param.shape)}" for param in calls[0].module.params] if calls else []
+    return [
+        *(columns.text(word) for word in (box.label, box.address, box.type_name)),
+        columns.texts(call.label for call in calls),
+        columns.texts(own),
+        _numel(calls[0].module) if calls else 0,
+    ]
+
+
+def _calls(box: Box) -> list[ModuleCall]:
+    """The calls it stands for; of two runs those of the first, unless only the second has the box.
+
+    None for the space outside all calls, and where all that is left of the run in the box is the other's.
+    """
+    views = next(
+        (leaf.first._views for leaf in box.leaves() if leaf.is_added == (box.status == "added")), None
+    )
+    is_call = box.address or box.type_name
+    return [views.module_call(call) for call in box.calls] if views is not None and is_call else []
+
+
+def _numel(module: Module) -> int:
+    """Of all parameters in it and below, ties once."""
+    found: dict[int, int] = {}
+    waiting = [module]
+    while waiting:
+        module = waiting.pop()
+        waiting.extend(module.children)
+        found.update((param.index, param.numel) for param in module.params)
+    return sum(found.values())
+
+
+def _marks(parts: Parts, columns: Columns) -> Plain:
+    """What a scene of two runs says: the part's number, status, distance, text, the second run's op."""
+    found: list[Plain] = []
+    for part in parts.all:
+        mark = None if part.leaf is None else part.leaf.mark
+        if mark is not None:
+            status = _STATUSES.index(mark.status)
+            twin = -1 if mark.twin is None else columns.op(mark.twin)
+            found.append([part.index, status, rounded(mark.distance), columns.text(mark.text), twin])
+        elif part.boxes and part.boxes[0].status is not None:
+            found.append([part.index, _STATUSES.index(part.boxes[0].status), None, -1, -1])
+    return found
+
+
+def _values(parts: Parts, color_by: Quantity | None, columns: Columns) -> Plain:
+    """The quantity that was asked for, of each op: a number, or a string's number in a list."""
+    if color_by is None:
+        return []
+    found: list[Plain] = []
+    for part in parts.all:
+        value = None if part.leaf is None else color_by.of_ops(part.leaf.ops)
+        found.append([columns.text(value)] if isinstance(value, str) else rounded(value))
+    return found
+
+
+def _argument_names(link: Link) -> list[str]:
+    return [argument_name(link.target.first, position) for position in link.positions]
+
+
+def _template(template: Template) -> Plain:
+    return {
+        "size": [*template.size],
+        "items": [number for item in template.items for number in item[:2]],
+        "entries": [*template.entries],
+        "exits": [*template.exits],
+        "edges": [[edge.start, edge.end, int(edge.back), *edge.points] for edge in template.edges],
+    }
+
+
+def _links(ways: list[tuple[Link, list[int]]], parts: Parts, columns: Columns) -> dict[str, Plain]:
+    links = [link for link, _ in ways]
+    return {
+        "source": [parts.of_leaf[link.source.index].index for link in links],
+        "target": [parts.of_leaf[link.target.index].index for link in links],
+        "count": [len(link.edges) for link in links],
+        "shape": [columns.text(str(link.shape)) for link in links],
+        "names": [columns.texts(_argument_names(link)) for link in links],
+        "status": [_STATUSES.index(link.status) for link in links],
+        "way": [[*way] if len(way) > 1 else way[0] for _, way in ways],
+    }

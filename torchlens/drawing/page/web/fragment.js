@@ -1,0 +1,41 @@
+// The part of the address after #: which node is selected, in which view.
+
+let written = null;
+
+const viewName = (raw) => (raw.rolled ? "rolled" : "unrolled");
+
+function fragmentNow() {
+  const parts = [], name = view.selected > 0 ? view.scene.name(view.selected) : null;
+  if (name) parts.push(`${name[0]}=${encodeURIComponent(name[1]).replaceAll("%3A", ":")}`);
+  if (view.number) parts.push(`view=${viewName(DATA.scenes[view.number])}`);
+  return parts.length ? `#${parts.join("&")}` : "";
+}
+
+/** Writes what is selected into the address; `back` of the browser then goes to what was before. */
+function writeFragment() {
+  const fragment = fragmentNow();
+  if (fragment === location.hash || fragment === written) return;
+  written = fragment;
+  const address = fragment || location.pathname + location.search;
+  try { history.pushState(null, "", address); } catch { location.hash = fragment; }
+}
+
+/** Goes to what the address names, as far as it is there. */
+function readFragment() {
+  written = location.hash;
+  const given = new Map(location.hash.slice(1).split("&").map((pair) => {
+    const place = pair.indexOf("="), decode = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
+    return [pair.slice(0, place), decode(pair.slice(place + 1))];
+  }));
+  const wanted = Math.max(DATA.scenes.findIndex((raw) => viewName(raw) === given.get("view")), 0);
+  if (wanted !== view.number) showScene(wanted, 0);
+  for (const kind of ["op", "module"]) {
+    const part = given.has(kind) ? view.scene.find(kind, given.get(kind)) : -1;
+    if (part > 0) return visit(part);
+    if (given.has(kind)) say(`There is no ${kind} ${plain(given.get(kind))} here.`, true);
+  }
+  select(0);
+}
+
+addEventListener("popstate", readFragment);
+addEventListener("hashchange", () => { if (location.hash !== (written ?? "")) readFragment(); });

@@ -1,0 +1,42 @@
+// The legend, and the choice of colors and of light or dark.
+
+const legend = byId("legend"), colorChoice = byId("color");
+
+function showLegend({ title, legend: entries }) {
+  legend.hidden = !entries.length;
+  legend.replaceChildren(h("h3", {}, title), h("ul", {}, entries.map(([classes, text]) => h("li", {}, h("span", { class: `swatch ${classes}` }), plain(text)))));
+}
+
+function fillColors() {
+  const choices = [["type", "Function"], ...MEASURES.map(({ key, name }) => [key, name]), ["none", "No color"]];
+  if (DATA.scenes.some((raw) => raw.marks.length)) choices.unshift(["difference", "Difference"]);
+  colorChoice.replaceChildren(...choices.map(([key, name]) => h("option", { value: key }, plain(name))));
+  const asked = MEASURES.find(({ key, name }) => key === ownName || (key === "own" && name === ownName));
+  view.color = asked ? asked.key : choices[0][0];
+  colorChoice.value = view.color;
+}
+
+colorChoice.addEventListener("change", () => { view.color = colorChoice.value; draw(); });
+
+const THEME = "torchlens-theme", dark = matchMedia("(prefers-color-scheme: dark)");
+
+/** Where storage is forbidden, as in some frames, a choice lasts as long as the page. */
+function stored() {
+  try { return localStorage.getItem(THEME); } catch { return null; }
+}
+
+function showTheme(theme) {
+  const name = theme ?? (dark.matches ? "dark" : "light");
+  document.documentElement.dataset.theme = name;
+  byId("theme").setAttribute("aria-pressed", String(name === "dark"));
+}
+
+function switchTheme() {
+  const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  try { localStorage.setItem(THEME, theme); } catch { /* it then is not kept */ }
+  showTheme(theme);
+}
+
+dark.addEventListener("change", () => showTheme(stored()));
+byId("theme").addEventListener("click", switchTheme);
+showTheme(stored());
