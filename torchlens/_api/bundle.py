@@ -80,6 +80,7 @@ class Bundle(Mapping[str, Trace]):
         fold: bool = True,
         program: Program = "graphviz-pure",
         time_limit: float = 60.0,
+        statistics: bool = True,
     ) -> Picture | Page:
         """Two runs in one picture or page: colored by how far values are apart, added and removed ops marked.
 
@@ -95,6 +96,7 @@ class Bundle(Mapping[str, Trace]):
             fold=fold,
             program=program,
             time_limit=time_limit,
+            statistics=statistics,
         )
         return draw_difference((self._views(names[0]), self._views(names[1])), names, path, options)
 

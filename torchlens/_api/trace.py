@@ -232,6 +232,7 @@ class Trace:
         fold: bool = True,
         program: Program = "graphviz-pure",
         time_limit: float = 60.0,
+        statistics: bool = True,
     ) -> Picture | Page:
         """A picture of the run, also written to `path`: .svg, .png, .pdf, .dot, or .html for a page.
 
@@ -242,7 +243,8 @@ class Trace:
         given as for `select`, and leads what flowed through them past. `focus` draws one module and what it
         is linked to. `color_by` is "time", "flops", "bytes", or a function of an op that gives a number or a
         word. `direction` is where the data flows: "down", "right", "up", "left". `program="dot"` lets an
-        installed Graphviz place the nodes, which may take `time_limit` seconds.
+        installed Graphviz place the nodes, which may take `time_limit` seconds. A page of a large trace takes
+        less long without `statistics` of the values.
 
         `DrawingError` if it fails or takes longer; the DOT text is kept in a file then.
 

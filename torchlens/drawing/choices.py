@@ -12,7 +12,7 @@ from torchlens.drawing.rendering import Program
 from torchlens.drawing.wishes import Modules
 from torchlens.errors import OptionError
 
-_OF_PAGES: Final = ("rolled", "color_by", "time_limit")
+_OF_PAGES: Final = ("rolled", "color_by", "time_limit", "statistics")
 """Options that a page has a use for: modules are opened and closed in it."""
 
 
@@ -29,6 +29,7 @@ class DrawOptions:
     fold: bool = True
     program: Program = "graphviz-pure"
     time_limit: float = 60.0
+    statistics: bool = True
 
     def __post_init__(self) -> None:
         if self.direction not in get_args(Direction):

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from torchlens.drawing.crossing import crosses_calls
 from torchlens.drawing.likeness import IsOpen, Likeness, number_alike
 from torchlens.drawing.repeats import Run, find_runs
 from torchlens.drawing.scene import Box, Item, Leaf, Link, Scene, leaves_of
@@ -129,7 +130,6 @@ class _Composer:
         self._folding = folding
         folds = folding.modules or folding.passes
         self._alike: Likeness = number_alike(scene, is_open, apart) if folds else {}
-        self._starts = _starts(scene.leaves)
         self._num_nodes = self._num_frames = 0
         self._place: dict[int, tuple[Node, int]] = {}
         """By leaf its node, and the number of the like sibling that it is in."""
@@ -201,7 +201,7 @@ class _Composer:
         return Frame(f"f{self._num_frames}", boxes, times, span)
 
     def _node(self, kind: NodeKind, items: Sequence[Item], everyone: Sequence[Item]) -> Node:
-        start = self._starts[next(leaves_of(items[0])).index]
+        start = next(leaves_of(items[0])).start
         node = Node(f"n{self._num_nodes}", kind, list(items), self._num_nodes, start)
         self._num_nodes += 1
         for number, item in enumerate(everyone):
@@ -223,20 +223,6 @@ class _Composer:
         yield from found.values()
 
 
-def _starts(leaves: Sequence[Leaf]) -> list[int]:
-    """For each leaf the index of the first output of its call, which stands before it."""
-    starts: list[int] = []
-    for leaf in leaves:
-        before = leaves[leaf.index - 1] if leaf.index and leaf.first.output_slot else None
-        of_one_call = (
-            before is not None
-            and before.first._views is leaf.first._views
-            and before.first.call_index == leaf.first.call_index
-        )
-        starts.append(starts[-1] if of_one_call else leaf.index)
-    return starts
-
-
 def _runs_of(item: Item, kind: NodeKind) -> int:
     if kind == "module" and isinstance(item, Box):
         return len(item.calls)
@@ -251,21 +237,5 @@ def _loops(node: Node, link: Link, between_siblings: bool) -> bool:
 
 
 def _crosses_calls(node: Node, link: Link) -> bool:
-    """Whether data flows from one call of a closed module into a later one."""
-    box = node.items[0]
-    if not isinstance(box, Box) or len(box.calls) < 2:
-        return False
-    calls = frozenset(box.calls)
-    for parent, child in link.edges:
-        if _call_around(link.source, parent, calls) != _call_around(link.target, child, calls):
-            return True
-    return False
-
-
-def _call_around(leaf: Leaf, op: int, calls: frozenset[int]) -> int:
-    """Which of some module calls an op of a leaf ran in."""
-    reader = leaf.first._reader
-    call = reader.rows.call[reader.numbers.rows[op]]
-    while call and call not in calls:
-        call = reader.record.module_calls[call].parent
-    return call
+    box = node.box
+    return box is not None and crosses_calls(link, box)

@@ -17,7 +17,7 @@ from torchlens.drawing.opening import Opened, Wish, open_scene
 from torchlens.drawing.page import page_of
 from torchlens.drawing.picture import Page, Picture, is_page
 from torchlens.drawing.pruning import without
-from torchlens.drawing.quantities import quantity_of
+from torchlens.drawing.quantities import Quantity, quantity_of
 from torchlens.drawing.scene import Leaf, Scene
 from torchlens.drawing.two_runs import build_difference_scene
 from torchlens.drawing.wishes import closed_by, focused_by
@@ -51,7 +51,7 @@ def draw(
     if _asks_for_page(path, options):
         order = (True, False) if options.rolled else (False, True)
         scenes = [_without(build_scene(views, rolled=rolled), hidden) for rolled in order]
-        return _written(Page(page_of(scenes, title=title, color_by=amount)), path)
+        return _written(_page(scenes, title, options, amount), path)
 
     def coloring(shown: Sequence[Sequence[Leaf]]) -> Coloring:
         return ByKind() if amount is None else ByQuantity(amount, shown)
@@ -69,7 +69,7 @@ def draw_difference(
     scene = without(build_difference_scene(*runs, names), ())
     title = f"{names[0]} → {names[1]} · {_title(runs[0])}"
     if _asks_for_page(path, options):
-        return _written(Page(page_of([scene], title=title)), path)
+        return _written(_page([scene], title, options), path)
     return _written(_picture(_Subject(scene, runs[0], title, lambda _: ByDifference()), options), path)
 
 
@@ -78,6 +78,11 @@ def _asks_for_page(path: PathLike | None, options: DrawOptions) -> bool:
         return False
     options.refuse_for_page()
     return True
+
+
+def _page(scenes: Sequence[Scene], title: str, options: DrawOptions, amount: Quantity | None = None) -> Page:
+    statistics, limit = options.statistics, options.time_limit
+    return Page(page_of(scenes, title=title, color_by=amount, statistics=statistics, time_limit=limit))
 
 
 def _written(drawn: Picture | Page, path: PathLike | None) -> Picture | Page:

@@ -37,6 +37,8 @@ class Leaf:
     ops: list[Op]
     index: int = 0
     """Its place in `Scene.leaves`."""
+    start: int = 0
+    """That of the first output of its call: what flows from one output of a call to another goes back."""
     mark: Mark | None = None
     """None in a scene of one run."""
 
@@ -184,5 +186,11 @@ def numbered_leaves(top: Box) -> list[Leaf]:
     """All leaves in order, each told its place."""
     leaves = list(top.leaves())
     for index, leaf in enumerate(leaves):
-        leaf.index = index
+        leaf.index = leaf.start = index
+        if index and leaf.first.output_slot and _are_of_one_call(leaves[index - 1].first, leaf.first):
+            leaf.start = leaves[index - 1].start
     return leaves
+
+
+def _are_of_one_call(op: Op, other: Op) -> bool:
+    return op._views is other._views and op.call_index == other.call_index

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from torchlens.drawing.crossing import crosses_calls
 from torchlens.drawing.page.parts import Part, Parts
 from torchlens.drawing.scene import Link
 
@@ -68,7 +69,10 @@ def borders_of(parts: Parts, links: list[Link]) -> Borders:
     insides = {part.index: Inside() for part in parts.all if part.leaf is None}
     names = _Names(ways)
     cut = [(link, list(_cut(way, insides, names))) for link, way in zip(drawn, ways)]
-    return Borders(insides, cut, [loop for at, way in enumerate(ways) for loop in _loops(at, way, insides)])
+    loops = [
+        loop for at, (link, way) in enumerate(zip(drawn, ways)) for loop in _loops(at, link, way, insides)
+    ]
+    return Borders(insides, cut, loops)
 
 
 def _way(source: Part, target: Part) -> _Way:
@@ -80,13 +84,13 @@ def _way(source: Part, target: Part) -> _Way:
     return _Way(out, _parent(out), into)
 
 
-def _loops(link: int, way: _Way, insides: dict[int, Inside]) -> Iterator[Loop]:
-    """Of a link that goes back: at each module around it that has several calls."""
-    box = way.across if way.out[0].index >= way.into[0].index else None
-    while box is not None and box.parent is not None:
-        if box.kind == "module" and len(box.boxes[0].calls) > 1:
+def _loops(at: int, link: Link, way: _Way, insides: dict[int, Inside]) -> Iterator[Loop]:
+    """At each module around a link of which it leaves one call and enters another."""
+    box = way.across
+    while box.parent is not None:
+        if box.kind == "module" and crosses_calls(link, box.boxes[0]):
             end: End = ("item", box.slot)
-            yield Loop(box, insides[box.parent.index].edge(end, end), link)
+            yield Loop(box, insides[box.parent.index].edge(end, end), at)
         box = box.parent
 
 

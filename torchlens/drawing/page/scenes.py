@@ -17,7 +17,9 @@ _KINDS = ("op", "module", "group")
 _STATUSES = (None, "both", "removed", "added")
 
 
-def written_scene(scene: Scene, columns: Columns, color_by: Quantity | None) -> dict[str, Plain]:
+def written_scene(
+    scene: Scene, columns: Columns, color_by: Quantity | None, time_limit: float
+) -> dict[str, Plain]:
     """A scene; `columns` takes in its ops and strings."""
     parts = parts_of(scene)
     borders = borders_of(parts, scene.links)
@@ -36,7 +38,7 @@ def written_scene(scene: Scene, columns: Columns, color_by: Quantity | None) -> 
         "modules": [_modules(part, columns) for part in parts.all if part.boxes],
         "marks": _marks(parts, columns),
         "values": _values(parts, color_by, columns),
-        "templates": [_template(template) for template in templates_of(list(distinct))],
+        "templates": [_template(template) for template in templates_of(list(distinct), time_limit)],
         "loops": [[loop.box.index, loop.edge, loop.link] for loop in borders.loops],
         "links": _links(borders.ways, parts, columns),
     }
@@ -88,26 +90,23 @@ def _module(box: Box, columns: Columns) -> Plain:
 
 
 def _calls(box: Box) -> list[ModuleCall]:
-    """The calls it stands for; of two runs those of the first, unless only the second has the box.
-
-    None for the space outside all calls, and where all that is left of the run in the box is the other's.
-    """
-    views = next(
-        (leaf.first._views for leaf in box.leaves() if leaf.is_added == (box.status == "added")), None
-    )
-    is_call = box.address or box.type_name
-    return [views.module_call(call) for call in box.calls] if views is not None and is_call else []
+    """The calls it stands for; none for what is outside all calls, and where no op of their run is in it."""
+    views = box.views if box.parent is not None else None
+    return [] if views is None else [views.module_call(call) for call in box.calls]
 
 
 def _numel(module: Module) -> int:
     """Of all parameters in it and below, ties once."""
-    found: dict[int, int] = {}
+    params: dict[int, int] = {}
+    seen: set[int] = set()
     waiting = [module]
     while waiting:
-        module = waiting.pop()
-        waiting.extend(module.children)
-        found.update((param.index, param.numel) for param in module.params)
-    return sum(found.values())
+        each = waiting.pop()
+        if each.index not in seen:  # a module may hold itself
+            seen.add(each.index)
+            waiting.extend(each.children)
+            params.update((param.index, param.numel) for param in each.params)
+    return sum(params.values())
 
 
 def _marks(parts: Parts, columns: Columns) -> Plain:

@@ -60,11 +60,11 @@ def plan_of(inside: Inside, sizes: Iterable[Size]) -> Plan:
     return Plan(tuple(sizes), len(inside.entries), len(inside.exits), tuple(inside.edges))
 
 
-def templates_of(plans: Sequence[Plan]) -> list[Template]:
-    """The layouts of some plans."""
+def templates_of(plans: Sequence[Plan], time_limit: float = 60.0) -> list[Template]:
+    """The layouts of some plans, which may take so many seconds together."""
     if not plans:
         return []
-    laid = lay_out("\n".join(_dot(plan) for plan in plans))
+    laid = lay_out("\n".join(_dot(plan) for plan in plans), time_limit=time_limit)
     return [_template(plan, graph) for plan, graph in zip(plans, laid, strict=True)]
 
 
