@@ -81,7 +81,7 @@ def arrow_text(arrow: Arrow, num_inputs: int) -> str:
     target = arrow.links[0].target.first
     if num_inputs > 1 and arrow.target.leaf is not None and target.kind in ("call", "boundary"):
         positions = dict.fromkeys(position for link in arrow.links for position in link.positions)
-        names = [argument_name(target, position) for position in positions]
+        names = [shortened(argument_name(target, position)) for position in positions]
     count = arrow.count
     told = count > 1 and (arrow.returns or count != arrow.target.num_runs)
     return " ".join(filter(None, (listed(names, 2), str(shape), f"×{count}" if told else "")))
@@ -131,7 +131,15 @@ def _leaf_lines(leaf: Leaf) -> Iterator[Line]:
         for entry in (*each.params, *each.buffers)
     }
     if held:
-        yield _line((listed(list(held.values()), _MOST_NAMES), "small"))
+        yield Line(((_fitting(list(held.values())), "small"),))
+
+
+def _fitting(names: Sequence[str]) -> str:
+    """As many names as fit a line, at least one, and how many more there are."""
+    texts = (listed([shortened(name) for name in names], most) for most in range(_MOST_NAMES, 0, -1))
+    return next(
+        (text for text in texts if len(text) <= _LONGEST), listed([shortened(names[0]), *names[1:]], 1)
+    )
 
 
 def _size(held: Param | Buffer) -> str:

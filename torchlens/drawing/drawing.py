@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from torchlens.drawing.page import page_of
 from torchlens.drawing.picture import Page, Picture, is_page
 from torchlens.drawing.pruning import without
 from torchlens.drawing.quantities import Quantity, quantity_of
-from torchlens.drawing.scene import Leaf, Scene
+from torchlens.drawing.scene import Leaf, Scene, released
 from torchlens.drawing.two_runs import build_difference_scene
 from torchlens.drawing.wishes import closed_by, focused_by
 from torchlens.errors import OptionError
@@ -50,27 +51,33 @@ def draw(
     title = _title(views)
     if _asks_for_page(path, options):
         order = (True, False) if options.rolled else (False, True)
-        scenes = [_without(build_scene(views, rolled=rolled), hidden) for rolled in order]
-        return _written(_page(scenes, title, options, amount), path)
+        with ExitStack() as stack:
+            wholes = [stack.enter_context(released(build_scene(views, rolled=rolled))) for rolled in order]
+            scenes = [_without(whole, hidden) for whole in wholes]
+            return _written(_page(scenes, title, options, amount), path)
 
     def coloring(shown: Sequence[Sequence[Leaf]]) -> Coloring:
         return ByKind() if amount is None else ByQuantity(amount, shown)
 
-    whole = build_scene(views, rolled=options.rolled)
-    scene = _without(whole, hidden)
-    num_hidden = len(whole.leaves) - len(scene.leaves)
-    return _written(_picture(_Subject(scene, views, title, coloring, num_hidden), options), path)
+    with released(build_scene(views, rolled=options.rolled)) as whole:
+        scene = _without(whole, hidden)
+        num_hidden = len(whole.leaves) - len(scene.leaves)
+        picture = _picture(_Subject(scene, views, title, coloring, num_hidden), options)
+    return _written(picture, path)
 
 
 def draw_difference(
     runs: tuple[Views, Views], names: tuple[str, str], path: PathLike | None, options: DrawOptions
 ) -> Picture | Page:
     """Draw two runs in one, and write it to the path, if there is one."""
-    scene = without(build_difference_scene(*runs, names), ())
     title = f"{names[0]} → {names[1]} · {_title(runs[0])}"
-    if _asks_for_page(path, options):
-        return _written(_page([scene], title, options), path)
-    return _written(_picture(_Subject(scene, runs[0], title, lambda _: ByDifference()), options), path)
+    as_page = _asks_for_page(path, options)
+    with released(build_difference_scene(*runs, names)) as whole:
+        scene = without(whole, ())
+        if as_page:
+            return _written(_page([scene], title, options), path)
+        picture = _picture(_Subject(scene, runs[0], title, lambda _: ByDifference()), options)
+    return _written(picture, path)
 
 
 def _asks_for_page(path: PathLike | None, options: DrawOptions) -> bool:

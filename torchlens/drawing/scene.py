@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -14,7 +15,7 @@ Status: TypeAlias = Literal["both", "removed", "added"]
 """In a scene of two runs: in both of them, in the first only, in the second only."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Mark:
     """What a scene of two runs says of a leaf."""
 
@@ -181,6 +182,16 @@ class Scene:
     links: list[Link]
     rolled: bool
 
+    def release(self) -> None:
+        """Let go of the runs: boxes and leaves hold one another, so that only the collector frees them.
+
+        Copies that leave something out hold the same ops, and are of no use any more either.
+        """
+        for leaf in self.leaves:
+            leaf.ops.clear()
+            if leaf.mark is not None:
+                leaf.mark.twin = None
+
 
 def numbered_leaves(top: Box) -> list[Leaf]:
     """All leaves in order, each told its place."""
@@ -194,3 +205,12 @@ def numbered_leaves(top: Box) -> list[Leaf]:
 
 def _are_of_one_call(op: Op, other: Op) -> bool:
     return op._views is other._views and op.call_index == other.call_index
+
+
+@contextmanager
+def released(scene: Scene) -> Generator[Scene]:
+    """A scene that lets go of its runs in the end."""
+    try:
+        yield scene
+    finally:
+        scene.release()
