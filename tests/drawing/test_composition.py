@@ -8,9 +8,15 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
 
+import torchlens as tl
+from tests.drawing.hidden_ops import edges_past
 from tests.drawing.traces import traced
+from tests.programs import random_source
 from tests.programs.examples import EXAMPLES
+from tests.programs.random_source import Program
 from torchlens.drawing.composition import Composition, Folding, Frame, Node, compose
 from torchlens.drawing.focusing import cut_out
 from torchlens.drawing.one_run import build_scene
@@ -111,6 +117,29 @@ def assert_frames(frame: Frame, box: Box) -> None:
 
 def around(item: Item) -> Box | None:
     return item.box if isinstance(item, Leaf) else item.parent
+
+
+@settings(max_examples=20)
+@given(
+    program=random_source.programs(is_module=False) | random_source.programs(is_module=True),
+    rolled=st.booleans(),
+    part=st.floats(0, 0.9),
+)
+def test_random_programs_of_which_random_ops_are_hidden(program: Program, rolled: bool, part: float) -> None:
+    note(program.source)
+    trace = tl.trace(program.build(), program.inputs())
+    scene = build_scene(trace._views, rolled=rolled)
+    random = Random(part)
+    hidden = [leaf for leaf in scene.leaves if random.random() < part]
+    shown = without(scene, hidden)
+    leaf_of = {op.label: leaf for leaf in shown.leaves for op in leaf.ops}
+    past = edges_past(trace.graph, {op.label for leaf in hidden for op in leaf.ops})
+    assert {(link.source, link.target) for link in shown.links} == {(leaf_of[a], leaf_of[b]) for a, b in past}
+    if shown.leaves:
+        for composition in compositions(shown, program.source):
+            assert_nodes(shown, composition)
+            assert_arrows(shown, composition)
+            assert_frames(composition.top, shown.top)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
