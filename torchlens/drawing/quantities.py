@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from torch import Tensor
+
 from torchlens._trace.op import Op
 from torchlens.errors import OptionError
 from torchlens.report.amounts import byte_count, duration, listed, spaced_count
@@ -45,7 +47,7 @@ class Quantity:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, numbers.Real) or _is_number(value):
-            number = float(cast("Any", value))
+            number = float(cast("Any", value.detach() if isinstance(value, Tensor) else value))
             return number if math.isfinite(number) else None
         raise OptionError(
             f"color_by gave {type(value).__name__} for {op.label}; "
