@@ -37,7 +37,7 @@ def compositions(scene: Scene, name: str) -> Iterator[Composition]:
         folding = Folding(
             modules=random.random() < 0.7,
             passes=random.random() < 0.5,
-            most_parts=random.choice([None, None, 1, 3, 6]),
+            most_nodes=random.choice([None, None, 1, 3, 6]),
         )
         yield compose(scene, lambda box, level, closed=closed: box not in closed, folding)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from random import Random
 from typing import Any
 
 import pytest
@@ -40,6 +41,17 @@ def many_calls(count: int) -> Any:
     return trace
 
 
+def repeated_groups(x: Tensor) -> Tensor:
+    """Forty groups of eleven ops, each other than the rest and run twice: each folds into eleven nodes."""
+    choose = Random(0)
+    for _ in range(40):
+        group = [choose.choice((torch.relu, torch.tanh, torch.sin, torch.cos, torch.neg)) for _ in range(11)]
+        for _ in range(2):
+            for function in group:
+                x = function(x)
+    return x
+
+
 LARGE = {
     "flat": lambda: tl.trace(flat_function(2000), X),
     "calls": lambda: many_calls(300),
@@ -52,6 +64,12 @@ LARGE = {
 def test_a_large_run_is_kept_readable_and_says_how_to_see_more(name: str, rolled: bool) -> None:
     picture = drawn(LARGE[name](), rolled=rolled)
     assert 1 < len(picture.nodes) <= MOST
+    assert says_how_to_open_it(picture)
+
+
+def test_many_groups_that_fold_into_several_nodes_each_are_kept_readable() -> None:
+    picture = drawn(tl.trace(repeated_groups, X))
+    assert 10 < len(picture.nodes) <= MOST
     assert says_how_to_open_it(picture)
 
 
@@ -130,7 +148,7 @@ def test_a_depth_that_is_none_is_refused(depth: Any) -> None:
 
 
 def test_an_unknown_direction_is_refused() -> None:
-    with pytest.raises(tl.errors.OptionError, match="direction is 'sideways'; it is one of 'down', 'right'"):
+    with pytest.raises(tl.errors.OptionError, match="direction='sideways' is none of 'down', 'right'"):
         traced("Looped").draw(direction="sideways")
 
 
@@ -202,7 +220,7 @@ def test_focus_on_a_large_module_in_a_long_row_shows_that_module() -> None:
     [
         ("blocks.7", tl.errors.MissingKeyError, "no module is called 'blocks.7'; nearest: 'blocks"),
         ("blocks", tl.errors.IncompleteError, "nothing of 'blocks' to draw: it was not called"),
-        (3, tl.errors.InputError, "focus is a int; give a module's address"),
+        (3, tl.errors.InputError, "focus=3 names no module; give a module's address"),
     ],
 )
 def test_a_focus_that_cannot_be_drawn_is_refused(focus: Any, error: type[Exception], message: str) -> None:
@@ -216,3 +234,18 @@ def test_focus_on_a_module_of_the_first_of_two_runs() -> None:
     bundle = tl.Bundle({"a": tl.trace(one, X), "b": tl.trace(other, X)})
     picture = drawn(bundle, focus="1")
     assert picture.titles() == ["0 Linear", "1 ReLU", "2 Sequential", "output_1"]
+
+
+def test_focus_on_what_feeds_hundreds_shows_the_first_and_last_of_them() -> None:
+    class Hub(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hub = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+        def forward(self, x: Tensor) -> list[Tensor]:
+            x = self.hub(x)
+            return [torch.tanh(x) if at % 3 else torch.sin(x) for at in range(300)]
+
+    picture = drawn(tl.trace(Hub(), X), focus="hub")
+    assert 5 < len(picture.nodes) <= MOST
+    assert "hub.0 Linear" in picture.titles()

@@ -72,7 +72,7 @@ def test_a_picture_is_not_saved_as_a_page_and_a_page_as_no_picture(tmp_path: Pat
 
 @pytest.mark.parametrize("option", [{"direction": "up"}, {"depth": 1}, {"collapse": 1}, {"focus": "x"}])
 def test_options_that_mean_nothing_on_a_page_are_refused(option: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(tl.errors.OptionError, match=rf"{next(iter(option))}= is for pictures; on a page"):
+    with pytest.raises(tl.errors.OptionError, match=rf"{next(iter(option))}= is for pictures, and "):
         traced("Looped").draw(tmp_path / "model.html", **option)
     assert [*tmp_path.iterdir()] == []
 

@@ -85,7 +85,13 @@ class Bundle(Mapping[str, Trace]):
         """Two runs in one picture or page: colored by how far values are apart, added and removed ops marked.
 
         `a` is the run before, `b` the one after; a bundle of two needs no names. The rest is as for
-        `Trace.draw`; addresses are those of `a`.
+        `Trace.draw`, which has its errors too; addresses are those of `a`. Each pass is drawn.
+
+        >>> import torch, torchlens as tl
+        >>> x = torch.tensor([-1.0, 2.0])
+        >>> bundle = tl.Bundle({"relu": tl.trace(torch.nn.ReLU(), x), "gelu": tl.trace(torch.nn.GELU(), x)})
+        >>> "removed" in bundle.draw().dot
+        True
         """
         names = self._pair(a, b)
         options = DrawOptions(
@@ -104,10 +110,16 @@ class Bundle(Mapping[str, Trace]):
         """The names that are given, or those of the two there are."""
         if a is not None and b is not None:
             return a, b
-        if (a, b) != (None, None) or len(self) != 2:
+        names = ", ".join(map(repr, self))
+        if a is not None or b is not None:
             raise InputError(
-                f"two runs are drawn, and this bundle has {len(self)}: {', '.join(map(repr, self))}; "
-                "name both, bundle.draw(path, 'before', 'after')"
+                f"only one run is named; name both of {names}: bundle.draw(path, 'before', 'after'), where "
+                "path=None writes nothing"
+            )
+        if len(self) != 2:
+            raise InputError(
+                f"two runs are drawn, and this bundle has {len(self)}: {names}; "
+                "name two, bundle.draw(path, 'before', 'after')"
             )
         first, second = self
         return first, second

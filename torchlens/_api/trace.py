@@ -246,14 +246,27 @@ class Trace:
         installed Graphviz place the nodes, which may take `time_limit` seconds. A page of a large trace takes
         less long without `statistics` of the values.
 
-        `DrawingError` if it fails or takes longer; the DOT text is kept in a file then.
+        `DrawingError` if placing them fails or takes longer; the DOT text is kept in a file then.
+        `OptionError` for an option or ending that is none, or that a page has no use for, `MissingKeyError`
+        for a name that the run does not have, `UnwritablePathError` if the path cannot be written.
 
         >>> import torch, torchlens as tl
         >>> trace = tl.trace(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), torch.ones(1, 2))
         >>> trace.draw(direction="right").svg.count("<title>n")
         4
         """
-        options = DrawOptions(rolled, depth, collapse, focus, color_by, direction, fold, program, time_limit)
+        options = DrawOptions(
+            rolled=rolled,
+            depth=depth,
+            collapse=collapse,
+            focus=focus,
+            color_by=color_by,
+            direction=direction,
+            fold=fold,
+            program=program,
+            time_limit=time_limit,
+            statistics=statistics,
+        )
         hidden = [] if hide is None else [op.index for op in find_ops(self._views, hide)]
         return draw(self._views, path, options, hidden)
 

@@ -10,6 +10,7 @@ from torchlens._trace.state import Buffer, Param
 from torchlens._values.geometry import dtype_name
 from torchlens.drawing.arguments import argument_name
 from torchlens.drawing.composition import Arrow, Frame, Node
+from torchlens.drawing.params import num_params
 from torchlens.drawing.scene import Box, Item, Leaf, leaves_of
 from torchlens.report.amounts import ShapeRange, listed, quantity, shape_text, short_count
 from torchlens.report.sizes import numel, shape_of
@@ -174,8 +175,8 @@ def _rest(items: Sequence[Item]) -> str:
 
 def _contents(box: Box) -> str:
     """How much is in a closed module."""
-    params = {param.address: param for leaf in box.leaves() for op in leaf.ops for param in op.params}
-    count = sum(numel(param._tensor) or 0 for param in params.values())
+    views = box.views
+    count = num_params(views.module_call(box.calls[0]).module) if views is not None else 0
     parts = [quantity(sum(1 for _ in box.leaves()), "op")]
     parts += [f"{short_count(count)} params"] if count else []
     parts += [f"{len(box.calls)} calls"] if len(box.calls) > 1 else []

@@ -141,6 +141,7 @@ class ByQuantity:
 
 _EQUAL: Final = Paint("#ffffff", "#9aa5b1")
 _NOT_COMPARED: Final = Paint("#eceff3", "#7b8794")
+_AMONG_EQUAL: Final = Paint("#eef3da", "#5c7a29")
 _ADDED: Final = Paint("#d3f0dc", "#1f7a43")
 _REMOVED: Final = Paint("#fbdcdc", "#b3261e")
 _SIGNS: Final[dict[Status, str]] = {"added": "+", "removed": "−"}
@@ -162,8 +163,9 @@ class ByDifference:
             return _ADDED
         if statuses == {"removed"}:
             return _REMOVED
-        if all(mark.equal for mark in marks):
-            return _EQUAL
+        both = [mark for mark in marks if mark.status == "both"]
+        if all(mark.equal for mark in both):
+            return _EQUAL if both == marks else _AMONG_EQUAL
         known = [mark.distance for mark in marks if mark.distance is not None]
         return self._on_scale(max(known)) if known else _NOT_COMPARED
 
@@ -180,12 +182,13 @@ class ByDifference:
 
     def legend(self) -> Sequence[Swatch]:
         """Added, removed, equal, and steps of the scale."""
-        steps = [1e-8, 1e-6, 1e-4, 1e-2, 1.0]
+        steps = {_LEAST: f"up to {_LEAST:g}", **{step: f"{step:g}" for step in (1e-6, 1e-4, 1e-2, 1.0)}}
         return [
             Swatch(_ADDED.fill, "+ added"),
             Swatch(_REMOVED.fill, "− removed"),
             Swatch(_EQUAL.fill, "equal"),
-            *(Swatch(self._on_scale(step).fill, f"{step:g}") for step in steps),
+            Swatch(_AMONG_EQUAL.fill, "equal but for what is added or removed in it"),
+            *(Swatch(self._on_scale(step).fill, text) for step, text in steps.items()),
             Swatch(_NOT_COMPARED.fill, "not compared"),
         ]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from torchlens.drawing.crossing import crosses_calls
+from torchlens.drawing.cutting import middles_of
 from torchlens.drawing.likeness import IsOpen, Likeness, number_alike
 from torchlens.drawing.repeats import Run, find_runs
 from torchlens.drawing.scene import Box, Item, Leaf, Link, Scene, leaves_of
@@ -113,8 +114,8 @@ class Folding:
     """Different modules that are built alike, one behind the other, are drawn once."""
     passes: bool = False
     """So are calls of one and the same module, and repeated ops outside any."""
-    most_parts: int | None = None
-    """More parts of one frame than this are cut to the first and last ones."""
+    most_nodes: int | None = None
+    """Of more nodes in one frame than this, about, the first and last ones are shown."""
 
 
 def compose(scene: Scene, is_open: IsOpen, folding: Folding, apart: Collection[Box] = ()) -> Composition:
@@ -131,6 +132,7 @@ class _Composer:
         folds = folding.modules or folding.passes
         self._alike: Likeness = number_alike(scene, is_open, apart) if folds else {}
         self._num_nodes = self._num_frames = 0
+        self._num_leaves: dict[Box, int] = {}
         self._place: dict[int, tuple[Node, int]] = {}
         """By leaf its node, and the number of the like sibling that it is in."""
 
@@ -152,12 +154,16 @@ class _Composer:
         frame = self._new_frame(siblings, len(siblings), (siblings[0], siblings[-1]))
         inside = [item.items for item in everyone if isinstance(item, Box)]
         runs = self._runs(inside[0], level + 1)
-        rest = range(0) if any(item in self._apart for item in inside[0]) else self._left_out(len(runs))
-        for at, run in enumerate(runs):
-            if at == rest.start and rest:
-                frame.parts.append(self._rest(inside, runs[rest.start].start, runs[rest.stop - 1].stop))
-            if at not in rest:
-                frame.parts.append(self._run(inside, run, level + 1))
+        left_out = {rest.start: rest for rest in self._left_out(inside[0], runs, level + 1)}
+        at = 0
+        while at < len(runs):
+            rest = left_out.get(at)
+            if rest is None:
+                frame.parts.append(self._run(inside, runs[at], level + 1))
+                at += 1
+            else:
+                frame.parts.append(self._rest(inside, runs[at].start, runs[rest.stop - 1].stop))
+                at = rest.stop
         return frame
 
     def _runs(self, items: Sequence[Item], level: int) -> list[Run]:
@@ -170,13 +176,18 @@ class _Composer:
         """How many nodes an item takes, about."""
         if isinstance(item, Leaf) or item.only_leaf is not None or not self._is_open(item, level):
             return 1
-        return sum(1 for _ in item.leaves())
+        if item not in self._num_leaves:
+            self._num_leaves[item] = sum(1 for _ in item.leaves())
+        return self._num_leaves[item]
 
-    def _left_out(self, count: int) -> range:
-        most = self._folding.most_parts
-        if most is None or count <= most:
-            return range(0)
-        return range(most - most // 5, count - most // 5)
+    def _left_out(self, items: Sequence[Item], runs: Sequence[Run], level: int) -> list[range]:
+        """The runs that are not shown."""
+        most = self._folding.most_nodes
+        if most is None:
+            return []
+        groups = [items[run.start : run.start + run.period] for run in runs]
+        sizes = [sum(self._size(item, level) for item in group) for group in groups]
+        return middles_of(sizes, [any(item in self._apart for item in group) for group in groups], most)
 
     def _run(self, inside: Sequence[Sequence[Item]], run: Run, level: int) -> Node | Frame:
         """What shows one run of the first of some like boxes, and the same one of the others."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from torchlens._trace.views import Views
 from torchlens.drawing.choices import DrawOptions
@@ -16,7 +14,7 @@ from torchlens.drawing.dot import Look, write_dot
 from torchlens.drawing.one_run import build_scene
 from torchlens.drawing.opening import Opened, Wish, open_scene
 from torchlens.drawing.page import page_of
-from torchlens.drawing.picture import Page, Picture, is_page
+from torchlens.drawing.picture import Page, PathLike, Picture, asks_for_page
 from torchlens.drawing.pruning import without
 from torchlens.drawing.quantities import Quantity, quantity_of
 from torchlens.drawing.scene import Leaf, Scene, released
@@ -24,9 +22,6 @@ from torchlens.drawing.two_runs import build_difference_scene
 from torchlens.drawing.wishes import closed_by, focused_by
 from torchlens.errors import OptionError
 from torchlens.report.amounts import quantity
-from torchlens.storage.disk import path_of
-
-PathLike: TypeAlias = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +76,11 @@ def draw_difference(
 
 
 def _asks_for_page(path: PathLike | None, options: DrawOptions) -> bool:
-    if path is None or not is_page(path_of(path)):
-        return False
-    options.refuse_for_page()
-    return True
+    if path is not None and asks_for_page(path):
+        options.refuse_for_page()
+        return True
+    options.refuse_for_picture()
+    return False
 
 
 def _page(scenes: Sequence[Scene], title: str, options: DrawOptions, amount: Quantity | None = None) -> Page:
@@ -139,7 +135,7 @@ def _notes(subject: _Subject, opened: Opened, options: DrawOptions) -> Iterator[
     if options.focus is not None:
         yield f"only {options.focus} and what it is linked to"
     if opened.is_cut and opened.depth is not None:
-        cut = ", the middle of long rows left out" if opened.folding.most_parts else ""
+        cut = ", the middle of long rows left out" if opened.folding.most_nodes else ""
         more = f"depth={opened.depth + 1} opens more, a .html page all of it"
         yield f"opened to depth {opened.depth}{cut}: {more}"
     elif opened.is_cut:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from torchlens.drawing.composition import Composition, Folding, compose
@@ -12,8 +12,8 @@ from torchlens.drawing.scene import Box, Scene
 
 MOST_NODES: Final = 60
 """A picture with more nodes is folded further unless it is said how deep to open it."""
-_MOST_PARTS: Final = 30
-"""Where folding does not help, so many parts of a frame are shown."""
+_MOST_IN_FRAME: Final = (30, 10, 4)
+"""Where folding does not help, so many nodes of a frame are shown, fewer if that is still too much."""
 
 IsClosed: TypeAlias = Callable[[Box, int], bool]
 """Whether a box, so many modules below the root, is to stay closed."""
@@ -45,8 +45,13 @@ class Opened:
     depth: int | None
     """How many levels of modules are open; None: all."""
     folding: Folding
-    is_cut: bool
+    is_cut: bool = True
     """Whether it was closed or cut because it would have had too many nodes."""
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it has no more than `MOST_NODES`."""
+        return sum(1 for _ in self.composition.top.nodes()) <= MOST_NODES
 
 
 def open_scene(scene: Scene, wish: Wish) -> Opened:
@@ -55,27 +60,42 @@ def open_scene(scene: Scene, wish: Wish) -> Opened:
     If it is too large with like modules folded, passes are folded as well, then modules are closed, the
     innermost ones first, and last of all long rows of ops are cut.
     """
-    if wish.depth is not None:
-        folding = Folding(modules=wish.fold)
-        return Opened(_composed(scene, wish, wish.depth, folding), wish.depth, folding, is_cut=False)
-    found: Opened | None = None
-    for at, (depth, folding) in enumerate(_attempts(scene, wish)):
-        found = Opened(_composed(scene, wish, depth, folding), depth, folding, is_cut=at > 0)
-        if sum(1 for _ in found.composition.top.nodes()) <= MOST_NODES:
+    plain = Folding(modules=wish.fold)
+    whole = _opened(scene, wish, wish.depth, plain)
+    if wish.depth is not None or whole.is_readable:
+        return replace(whole, is_cut=False)
+    folding = replace(plain, passes=wish.fold)
+    deepest = max(map(_depth, wish.focus or scene.top.boxes_in_it()), default=0)
+    found = _deepest_readable(scene, wish, [None, *range(deepest, 0, -1)], folding)
+    for most in () if found is not None else _MOST_IN_FRAME:
+        cut = replace(folding, most_nodes=most)
+        found = _deepest_readable(scene, wish, range(min(deepest, 3), -1, -1), cut)
+        if found is not None:
             break
-    assert found is not None
+    return found or _opened(scene, wish, 0, replace(folding, most_nodes=_MOST_IN_FRAME[-1]))
+
+
+def _deepest_readable(
+    scene: Scene, wish: Wish, depths: Sequence[int | None], folding: Folding
+) -> Opened | None:
+    """A scene at the first of some depths, from deep to shallow, at which it has few enough nodes.
+
+    By bisection: what is closed further has fewer nodes.
+    """
+    found: Opened | None = None
+    low, high = 0, len(depths)
+    while low < high:
+        middle = (low + high) // 2
+        opened = _opened(scene, wish, depths[middle], folding)
+        if opened.is_readable:
+            found, high = opened, middle
+        else:
+            low = middle + 1
     return found
 
 
-def _attempts(scene: Scene, wish: Wish) -> Iterator[tuple[int | None, Folding]]:
-    yield None, Folding(modules=wish.fold)
-    if wish.fold:
-        yield None, Folding(passes=True)
-    deepest = max(map(_depth, wish.focus or scene.top.boxes_in_it()), default=0)
-    for depth in range(deepest, 0, -1):
-        yield depth, Folding(modules=wish.fold, passes=wish.fold)
-    for depth in range(min(deepest, 3), -1, -1):
-        yield depth, Folding(modules=wish.fold, passes=wish.fold, most_parts=_MOST_PARTS)
+def _opened(scene: Scene, wish: Wish, depth: int | None, folding: Folding) -> Opened:
+    return Opened(_composed(scene, wish, depth, folding), depth, folding)
 
 
 def _composed(scene: Scene, wish: Wish, depth: int | None, folding: Folding) -> Composition:

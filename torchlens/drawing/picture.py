@@ -7,14 +7,14 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
-from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from torchlens.drawing.files import write_file
 from torchlens.drawing.rendering import Form, Program, render
 from torchlens.errors import OptionError
 from torchlens.storage.disk import path_of
 
+PathLike: TypeAlias = str | os.PathLike[str]
 FORMS: Final[dict[str, Form]] = {".svg": "svg", ".png": "png", ".pdf": "pdf"}
 """By the ending of a path."""
 DOT_ENDINGS: Final = (".dot", ".gv")
@@ -43,25 +43,22 @@ class Picture:
         """The picture as SVG."""
         return self._render("svg").decode()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write the picture as the path's ending says: .svg, .png, .pdf, .dot or .gv.
 
         A file that is there is replaced, folders are made.
         """
-        place = path_of(path)
-        ending = place.suffix.lower()
-        if ending in DOT_ENDINGS:
-            write_file(place, self.dot.encode())
-        elif ending in FORMS:
-            form = FORMS[ending]
-            write_file(place, self.svg.encode() if form == "svg" else self._render(form))
-        elif is_page(place):
+        if asks_for_page(path):
             raise OptionError(
-                f"{place.name!r} asks for a page, and this is a picture; give the path to draw(), or one "
-                f"that ends in one of {', '.join((*FORMS, *DOT_ENDINGS))}"
+                f"{path_of(path).name!r} asks for a page, and this is a picture; give the path to draw(), or "
+                f"one that ends in one of {', '.join((*FORMS, *DOT_ENDINGS))}"
             )
+        place = path_of(path)
+        form = FORMS.get(place.suffix.lower())
+        if form is None:
+            write_file(place, self.dot.encode())
         else:
-            raise unknown_ending(place)
+            write_file(place, self.svg.encode() if form == "svg" else self._render(form))
 
     def _render(self, form: Form) -> bytes:
         return render(self.dot, form, program=self.program, time_limit=self.time_limit)
@@ -79,28 +76,26 @@ class Page:
 
     html: str = field(repr=False)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write the page to a path that ends in .html; a file that is there is replaced, folders are made."""
-        place = path_of(path)
-        if not is_page(place):
+        if not asks_for_page(path):
             raise OptionError(
-                f"{place.name!r} does not end in .html, and this is a page; give a path that does"
+                f"{path_of(path).name!r} does not end in .html, and this is a page; give a path that does"
             )
-        write_file(place, self.html.encode())
+        write_file(path_of(path), self.html.encode())
 
     def _repr_html_(self) -> str:
         """In a frame of its own, so that it and the notebook leave each other alone."""
         return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:600px;border:0"></iframe>'
 
 
-def is_page(path: Path) -> bool:
-    """Whether a path's ending asks for an interactive page."""
-    return path.suffix.lower() in PAGE_ENDINGS
-
-
-def unknown_ending(path: Path) -> OptionError:
-    """What to raise for a path whose ending is none of a picture."""
-    endings = ", ".join((*FORMS, *DOT_ENDINGS, PAGE_ENDINGS[0]))
-    return OptionError(
-        f"{path.name!r} ends in no form of a picture; give a path that ends in one of {endings}"
-    )
+def asks_for_page(path: PathLike) -> bool:
+    """Whether a path's ending is that of a page; `OptionError` if it is that of no picture either."""
+    place = path_of(path)
+    ending = place.suffix.lower()
+    if ending not in (*FORMS, *DOT_ENDINGS, *PAGE_ENDINGS):
+        endings = ", ".join((*FORMS, *DOT_ENDINGS, PAGE_ENDINGS[0]))
+        raise OptionError(
+            f"{place.name!r} ends in no form of a picture; give a path that ends in one of {endings}"
+        )
+    return ending in PAGE_ENDINGS

@@ -58,16 +58,21 @@ def failure(dot: str, what: str, remedy: str) -> DrawingError:
     return DrawingError(f"{what}. {_kept(dot)}. {remedy}.")
 
 
-def check_choice(option: str, given: str, known: tuple[str, ...]) -> None:
+def check_choice(option: str, given: object, known: tuple[str, ...]) -> None:
     """Raises `OptionError` if what was given for the option is none of those known."""
     if given not in known:
         raise OptionError(f"{option}={given!r} is none of {', '.join(map(repr, known))}")
 
 
-def _checked_limit(time_limit: float) -> float | None:
-    """The limit in seconds; None where there is none."""
+def check_limit(time_limit: object) -> None:
+    """Raises `OptionError` for what is no number of seconds above 0."""
     if not _is_duration(time_limit):
         raise OptionError(f"time_limit is a number of seconds above 0, such as 60, not {time_limit!r}")
+
+
+def _checked_limit(time_limit: float) -> float | None:
+    """The limit in seconds; None where there is none."""
+    check_limit(time_limit)
     return time_limit if time_limit < _LONGEST_LIMIT else None
 
 

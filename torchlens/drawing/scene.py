@@ -101,8 +101,15 @@ class Box:
 
     def leaves(self) -> Iterator[Leaf]:
         """All leaves in it, those of inner boxes included, in order."""
-        for item in self.items:
-            yield from leaves_of(item)
+        waiting = [iter(self.items)]  # generators within generators would take a step each at every leaf
+        while waiting:
+            item = next(waiting[-1], None)
+            if item is None:
+                waiting.pop()
+            elif isinstance(item, Leaf):
+                yield item
+            else:
+                waiting.append(iter(item.items))
 
     def boxes(self) -> Iterator[Box]:
         """All boxes in it, outer ones first."""

@@ -35,9 +35,7 @@ def focused_by(scene: Scene, views: Views, focus: str | None) -> frozenset[Box]:
     if focus is None:
         return frozenset()
     if not isinstance(cast("object", focus), str):
-        raise InputError(
-            f"focus is a {type(focus).__name__}; give a module's address, or the label of a call"
-        )
+        raise InputError(f"focus={focus!r} names no module; give a module's address, or the label of a call")
     names = {**views.reader.module_index, **views.reader.call_index}
     if focus not in names:
         raise MissingKeyError(missing(focus, "module", names))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from torchlens._trace.module import Module, ModuleCall
+from torchlens._trace.module import ModuleCall
 from torchlens.drawing.arguments import argument_name
 from torchlens.drawing.page.borders import borders_of
 from torchlens.drawing.page.columns import Columns, Plain, rounded
 from torchlens.drawing.page.parts import Part, Parts, parts_of
 from torchlens.drawing.page.templates import Plan, Template, plan_of, templates_of
 from torchlens.drawing.page.texts import Text, text_of
+from torchlens.drawing.params import num_params
 from torchlens.drawing.quantities import Quantity
 from torchlens.drawing.scene import Box, Link, Scene
 from torchlens.report.amounts import shape_text
@@ -85,7 +86,7 @@ def _module(box: Box, columns: Columns) -> Plain:
         *(columns.text(word) for word in (box.label, box.address, box.type_name)),
         columns.texts(call.label for call in calls),
         columns.texts(own),
-        _numel(calls[0].module) if calls else 0,
+        num_params(calls[0].module) if calls else 0,
     ]
 
 
@@ -93,20 +94,6 @@ def _calls(box: Box) -> list[ModuleCall]:
     """The calls it stands for; none for what is outside all calls, and where no op of their run is in it."""
     views = box.views if box.parent is not None else None
     return [] if views is None else [views.module_call(call) for call in box.calls]
-
-
-def _numel(module: Module) -> int:
-    """Of all parameters in it and below, ties once."""
-    params: dict[int, int] = {}
-    seen: set[int] = set()
-    waiting = [module]
-    while waiting:
-        each = waiting.pop()
-        if each.index not in seen:  # a module may hold itself
-            seen.add(each.index)
-            waiting.extend(each.children)
-            params.update((param.index, param.numel) for param in each.params)
-    return sum(params.values())
 
 
 def _marks(parts: Parts, columns: Columns) -> Plain:
