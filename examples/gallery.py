@@ -1,6 +1,6 @@
 """Draws the pictures of docs/gallery.md and writes that page: python examples/gallery.py docs
 
-Needs torchvision and transformers (`pip install "torchlens[zoo]"`). The weights are random: nothing is
+Needs torchvision and transformers (`pip install ".[zoo]"` in a clone). The weights are random: nothing is
 downloaded.
 """
 
@@ -185,8 +185,9 @@ def difference() -> Shown:
 
 PAGE = """# Gallery
 
-Pictures that `trace.draw` makes; `python examples/gallery.py docs` writes them and this page. What the
-options mean is in [drawing.md](drawing.md); a path that ends in `.html` gives an interactive page instead.
+Pictures that `trace.draw` makes. `python examples/gallery.py docs` writes them and this page;
+[that file](../examples/gallery.py) has the models. What the options mean is in [drawing.md](drawing.md); a
+path that ends in `.html` gives an interactive page instead.
 """
 
 

@@ -1,6 +1,6 @@
 """GPT-2 of transformers writes five tokens: one block captures all forwards and the code between them.
 
-Needs transformers (`pip install "torchlens[zoo]"`). The model is small and random: nothing is downloaded.
+Needs transformers (`pip install ".[zoo]"` in a clone). The model is small and random: nothing is downloaded.
 """
 
 import torch

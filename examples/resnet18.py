@@ -1,6 +1,6 @@
 """ResNet-18 of torchvision: a module used twice, residual edges, and values that were overwritten in place.
 
-Needs torchvision (`pip install "torchlens[zoo]"`). The weights are random: nothing is downloaded.
+Needs torchvision (`pip install ".[zoo]"` in a clone). The weights are random: nothing is downloaded.
 """
 
 import torch
