@@ -15,6 +15,12 @@ import torchlens as tl
 from tests.programs.examples import floats
 from torchlens.drawing.arguments import argument_name
 
+
+def packed_gru(x: Tensor) -> Any:
+    packed = torch.nn.utils.rnn.pack_sequence([x.sin(), x[:2].sin()])
+    return torch.nn.GRU(4, 5)(packed, x.cos().new_zeros(1, 2, 5))
+
+
 CALLS: dict[str, tuple[Callable[[Tensor], Any], list[str]]] = {
     "add": (lambda x: x + x.sin(), ["self", "other"]),
     "radd": (lambda x: 1 + x, ["self"]),
@@ -27,6 +33,14 @@ CALLS: dict[str, tuple[Callable[[Tensor], Any], list[str]]] = {
     ),
     "setitem": (lambda x: x.clone().__setitem__(0, x[1]), ["self", "value"]),
     "einsum": (lambda x: torch.einsum("ij,ij->i", x, x.sin()), ["tensors[0]", "tensors[1]"]),
+    "method where": (lambda x: x.cos().where(x > 0, x.sin()), ["self", "condition", "other"]),
+    "reflected pow": (lambda x: x.sin().__rpow__(x.cos()), ["self", "other"]),
+    "repeat_interleave": (
+        lambda x: torch.repeat_interleave(x, (x[0] > 9).long() + 1, 1),
+        ["self", "repeats"],
+    ),
+    "_foreach_add": (lambda x: torch._foreach_add([x.sin()], [x.cos()]), ["self[0]", "other[0]"]),
+    "packed gru": (packed_gru, ["data", "batch_sizes", "hx", *(f"params[{at}]" for at in range(4))]),
 }
 
 
@@ -36,13 +50,25 @@ def test_arguments_have_the_names_of_the_schema_or_the_signature(name: str, tmp_
     live = tl.trace(function, floats(3, 4))
     tl.save(live, tmp_path / "run")
     for trace in (live, tl.load(tmp_path / "run")):
-        op = next(op for op in trace.ops if name in (op.type, op.func_name) or name in op.func_name)
+        op = [op for op in trace.ops if name.split()[-1] in op.func_name][-1]
         positions = [
             position
             for parent in op.parents
             for position in trace.graph.edges[parent.label, op.label]["positions"]
         ]
         assert [argument_name(op, position) for position in positions] == expected
+
+
+def test_operators_of_others_have_names_of_their_own(tmp_path: Path) -> None:
+    library = torch.library.Library("torchlens_arguments", "DEF")
+    library.define("where(Tensor left, Tensor right) -> Tensor")  # aten has another of that name
+    library.impl("where", lambda left, right: left + right, "CompositeExplicitAutograd")
+    operator = torch.ops.torchlens_arguments.where
+    live = tl.trace(lambda x: operator.default(operator(x, x), x), floats(3, 4))
+    tl.save(live, tmp_path / "run")
+    for trace, names in ((live, ["left", "right"]), (tl.load(tmp_path / "run"), ["0", "1"])):
+        for op in trace.layers["where_1"].ops:
+            assert [argument_name(op, position) for position in ("0", "1")] == names
 
 
 def test_what_has_no_name_is_told_by_its_position() -> None:
