@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from functools import cache
 from types import MethodDescriptorType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 
@@ -54,9 +54,9 @@ def _given(op: Op) -> Given:
 def _packet(func: object, operation: str) -> Any:
     """The operator with its overloads; None for a function that is none."""
     if isinstance(func, torch._ops.OpOverload):
-        return func.overloadpacket
+        func = func.overloadpacket
     if isinstance(func, torch._ops.OpOverloadPacket):
-        return func
+        return cast("Any", func)
     aten: Any = torch.ops.aten
     found = (getattr(aten, name) for name in (operation, f"_{operation}") if hasattr(aten, name))
     return next((packet for packet in found if hasattr(packet, "overloads")), None)

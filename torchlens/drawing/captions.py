@@ -11,9 +11,10 @@ from torchlens._values.geometry import dtype_name
 from torchlens.drawing.arguments import argument_name
 from torchlens.drawing.composition import Arrow, Frame, Node
 from torchlens.drawing.params import num_params
-from torchlens.drawing.scene import Box, Item, Leaf, leaves_of
+from torchlens.drawing.scene import Box, Item, Leaf, leaves_of, name_of
+from torchlens.drawing.siblings import leaves_several, siblings_text
 from torchlens.report.amounts import ShapeRange, listed, quantity, shape_text, short_count
-from torchlens.report.sizes import numel, shape_of
+from torchlens.report.sizes import shape_of
 
 Style: TypeAlias = Literal["name", "type", "plain", "small"]
 _MOST_NAMES = 4
@@ -84,8 +85,9 @@ def arrow_text(arrow: Arrow, num_inputs: int) -> str:
         positions = dict.fromkeys(position for link in arrow.links for position in link.positions)
         names = [shortened(argument_name(target, position)) for position in positions]
     count = arrow.count
-    told = count > 1 and (arrow.returns or count != arrow.target.num_runs)
-    return " ".join(filter(None, (listed(names, 2), str(shape), f"×{count}" if told else "")))
+    told = count > 1 and (arrow.returns or leaves_several(arrow) or count != arrow.target.num_runs)
+    times = f"×{count}" if told else ""
+    return " ".join(filter(None, (listed(names, 2), str(shape), times, siblings_text(arrow))))
 
 
 def tooltip(node: Node) -> str:
@@ -98,7 +100,7 @@ def tooltip(node: Node) -> str:
         op = leaf.first
         facts += [f"{leaf.label}: {op.func_name}", *(str(frame) for frame in op.call_site[-1:])]
     if node.kind == "rest":
-        facts.append(", ".join(_name(item) for item in node.items[:50]))
+        facts.append(", ".join(name_of(item) for item in node.items[:50]))
     return "\n".join(facts)
 
 
@@ -149,19 +151,15 @@ def _size(held: Param | Buffer) -> str:
 
 def _labels(node: Node) -> str:
     first, last = node.items[0], node.items[-1]
-    return _name(first) if first is last else f"{_name(first)} ... {_name(last)}"
+    return name_of(first) if first is last else f"{name_of(first)} ... {name_of(last)}"
 
 
 def _span(boxes: Sequence[Item]) -> str:
-    return _name(boxes[0]) if len(boxes) == 1 else _ends(boxes)
+    return name_of(boxes[0]) if len(boxes) == 1 else _ends(boxes)
 
 
 def _ends(items: Sequence[Item]) -> str:
-    return f"{_name(items[0])} ... {_name(items[-1])}"
-
-
-def _name(item: Item) -> str:
-    return item.name if isinstance(item, Box) else item.label
+    return f"{name_of(items[0])} ... {name_of(items[-1])}"
 
 
 def _class(box: Box) -> str:

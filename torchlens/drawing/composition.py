@@ -35,6 +35,10 @@ class Node:
     """When the first of what it stands for ran, as a place in order; outputs of one call have the same."""
     num_runs: int = 0
     """How many ops, or calls of a module, it stands for, those in like siblings of its frames included."""
+    siblings: int = 1
+    """How many like siblings it stands for, those in like siblings of its frames included."""
+    around: tuple[Frame, ...] = ()
+    """The frames that it stands in, the outermost first."""
 
     @property
     def times(self) -> int:
@@ -66,6 +70,8 @@ class Frame:
     times: int
     span: tuple[Item, Item]
     """The first item that it stands for, and the last."""
+    siblings: int = 1
+    """How many like siblings it stands for, those in like siblings of its frames included."""
     parts: list[Node | Frame] = field(default_factory=list["Node | Frame"])
 
     def nodes(self) -> Iterator[Node]:
@@ -84,6 +90,8 @@ class Arrow:
     source: Node
     target: Node
     links: list[Link] = field(default_factory=list[Link])
+    numbers: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """For each link, which of the siblings that the nodes stand for it leads from and to."""
 
     @property
     def returns(self) -> bool:
@@ -93,7 +101,7 @@ class Arrow:
     @property
     def count(self) -> int:
         """How many values it carries."""
-        return len({parent for link in self.links for parent, _ in link.edges})
+        return len({(link.source, parent) for link in self.links for parent, _ in link.edges})
 
 
 @dataclass(slots=True, repr=False)
@@ -133,6 +141,8 @@ class _Composer:
         self._alike: Likeness = number_alike(scene, is_open, apart) if folds else {}
         self._num_nodes = self._num_frames = 0
         self._num_leaves: dict[Box, int] = {}
+        self._around: list[Frame] = []
+        """The frames that are being filled, the outermost first."""
         self._place: dict[int, tuple[Node, int]] = {}
         """By leaf its node, and the number of the like sibling that it is in."""
 
@@ -152,6 +162,8 @@ class _Composer:
 
     def _frame(self, siblings: list[Box], everyone: Sequence[Item], level: int) -> Frame:
         frame = self._new_frame(siblings, len(siblings), (siblings[0], siblings[-1]))
+        frame.siblings = len(everyone)
+        self._around.append(frame)
         inside = [item.items for item in everyone if isinstance(item, Box)]
         runs = self._runs(inside[0], level + 1)
         left_out = {rest.start: rest for rest in self._left_out(inside[0], runs, level + 1)}
@@ -164,6 +176,7 @@ class _Composer:
             else:
                 frame.parts.append(self._rest(inside, runs[at].start, runs[rest.stop - 1].stop))
                 at = rest.stop
+        self._around.pop()
         return frame
 
     def _runs(self, items: Sequence[Item], level: int) -> list[Run]:
@@ -200,7 +213,10 @@ class _Composer:
         if run.period == 1:
             return part(0)
         frame = self._new_frame([], run.times, (inside[0][run.start], inside[0][run.stop - 1]))
+        frame.siblings = len(inside) * run.times
+        self._around.append(frame)
         frame.parts += map(part, range(run.period))
+        self._around.pop()
         return frame
 
     def _rest(self, inside: Sequence[Sequence[Item]], start: int, stop: int) -> Node:
@@ -215,10 +231,12 @@ class _Composer:
         start = next(leaves_of(items[0])).start
         node = Node(f"n{self._num_nodes}", kind, list(items), self._num_nodes, start)
         self._num_nodes += 1
+        width = len(items) if kind == "rest" else 1
+        node.siblings, node.around = len(everyone) // width, tuple(self._around)
         for number, item in enumerate(everyone):
             node.num_runs += _runs_of(item, kind)
             for leaf in leaves_of(item):
-                self._place[leaf.index] = node, number
+                self._place[leaf.index] = node, number // width
         return node
 
     def _arrows(self) -> Iterator[Arrow]:
@@ -231,6 +249,7 @@ class _Composer:
             key = source.order, target.order
             arrow = found.get(key) or found.setdefault(key, Arrow(source, target))
             arrow.links.append(link)
+            arrow.numbers.append((sibling, other))
         yield from found.values()
 
 

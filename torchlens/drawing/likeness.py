@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
-from torchlens.drawing.scene import Box, Item, Leaf, Link, Scene
+from torchlens._trace.op import Op
+from torchlens.drawing.scene import Box, Item, Leaf, Link, Scene, path_to
 from torchlens.report.amounts import ShapeRange
 from torchlens.report.sizes import shape_of
 
@@ -87,12 +88,21 @@ def _look(leaf: Leaf) -> object:
         shapes.add(shape_of(each._seen))
     held = tuple(param.shape for param in op.params)
     status = leaf.mark and leaf.mark.status
-    return op.kind, op.type, str(shapes), op.dtype, len(leaf.ops), held, status
+    return op.kind, op.type, str(shapes), op.dtype, len(leaf.ops), held, _settings(op), status
+
+
+def _settings(op: Op) -> str:
+    """Stride, padding, dilation and groups of a convolution, which shapes need not tell apart."""
+    if not (op.params and "conv" in op.operation):
+        return ""
+    rows = op._reader.rows
+    given: list[object] = [*rows.args[op._row], *(rows.kwargs[op._row] or {}).values()]
+    return " ".join(str(each) for each in given if type(each) in (int, str, tuple, list))
 
 
 def _meet(link: Link) -> tuple[Box, Item, Item]:
     """The innermost box that holds both ends of a link, and which of its items they are in."""
-    sources, targets = _path(link.source), _path(link.target)
+    sources, targets = path_to(link.source), path_to(link.target)
     depth = 0
     while depth + 1 < min(len(sources), len(targets)) and sources[depth + 1] is targets[depth + 1]:
         depth += 1
@@ -100,13 +110,3 @@ def _meet(link: Link) -> tuple[Box, Item, Item]:
     if isinstance(box, Leaf):  # a leaf that feeds itself
         return box.box, box, box
     return box, sources[depth + 1], targets[depth + 1]
-
-
-def _path(leaf: Leaf) -> list[Item]:
-    """The boxes around a leaf, the outermost first, and the leaf."""
-    path: list[Item] = [leaf]
-    box: Box | None = leaf.box
-    while box is not None:
-        path.append(box)
-        box = box.parent
-    return path[::-1]

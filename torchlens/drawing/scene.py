@@ -155,6 +155,21 @@ def leaves_of(item: Item) -> Iterator[Leaf]:
     return iter((item,)) if isinstance(item, Leaf) else item.leaves()
 
 
+def path_to(item: Item) -> list[Item]:
+    """The boxes around an item, the outermost first, and the item."""
+    path: list[Item] = [item]
+    box = item.box if isinstance(item, Leaf) else item.parent
+    while box is not None:
+        path.append(box)
+        box = box.parent
+    return path[::-1]
+
+
+def name_of(item: Item) -> str:
+    """What an item is called in a picture."""
+    return item.name if isinstance(item, Box) else item.label
+
+
 def below(label: str, address: str) -> str:
     """The label of a module or call without the address of the module around it."""
     return label[len(address) + 1 :] if address and label.startswith(f"{address}.") else label
