@@ -110,7 +110,7 @@ def test_a_failed_run_is_drawn_as_far_as_it_came() -> None:
         model(x)
     picture = drawn(trace)
     assert picture.titles() == ["input_1", "linear Linear", "inner Thrower"]
-    assert picture.below == ["Raises · 3 ops · failed"]
+    assert picture.below == ["Raises · 3 ops · failed", "raised ValueError: no"]
 
 
 def test_a_halted_run_is_drawn_as_far_as_it_came() -> None:

@@ -108,7 +108,8 @@ def refuse_missing(views: Views, selectors: Iterable[Selector]) -> None:
         if isinstance(each, ModuleOutput) and ":" in each.address and each.address not in addresses:
             raise MissingKeyError(f"in this run {missing(each.address, 'module call', reader.call_index)}")
         if name is not None and name not in labels:
-            raise MissingKeyError(f"in this run {missing(name, 'layer or op', reader.layer_index)}")
+            hint = f"; a function is tl.func({name!r})" if isinstance(each, Key) else ""
+            raise MissingKeyError(f"in this run {missing(name, 'layer or op', reader.layer_index)}{hint}")
 
 
 def refuse_not_reached(views: Views, goals: Iterable[Goal]) -> None:

@@ -267,7 +267,7 @@ class Trace:
             time_limit=time_limit,
             statistics=statistics,
         )
-        hidden = [] if hide is None else [op.index for op in find_ops(self._views, hide)]
+        hidden = None if hide is None else [op.index for op in find_ops(self._views, hide)]
         return draw(self._views, path, options, hidden)
 
     def check(self) -> Report:

@@ -74,13 +74,16 @@ class Frame:
     """How many like siblings it stands for, those in like siblings of its frames included."""
     parts: list[Node | Frame] = field(default_factory=list["Node | Frame"])
 
+    def all_parts(self) -> Iterator[Node | Frame]:
+        """The frames and nodes in it, those of inner frames included, outer ones first."""
+        for part in self.parts:
+            yield part
+            if isinstance(part, Frame):
+                yield from part.all_parts()
+
     def nodes(self) -> Iterator[Node]:
         """The nodes in it, those of inner frames included."""
-        for part in self.parts:
-            if isinstance(part, Node):
-                yield part
-            else:
-                yield from part.nodes()
+        return (part for part in self.all_parts() if isinstance(part, Node))
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -138,7 +141,7 @@ class _Composer:
         self._apart = apart
         self._folding = folding
         folds = folding.modules or folding.passes
-        self._alike: Likeness = number_alike(scene, is_open, apart) if folds else {}
+        self._alike: Likeness | None = number_alike(scene, is_open, apart) if folds else None
         self._num_nodes = self._num_frames = 0
         self._num_leaves: dict[Box, int] = {}
         self._around: list[Frame] = []
@@ -180,7 +183,7 @@ class _Composer:
         return frame
 
     def _runs(self, items: Sequence[Item], level: int) -> list[Run]:
-        if not self._alike:
+        if self._alike is None:
             return [Run(at, 1, 1) for at in range(len(items))]
         sizes = [self._size(item, level) for item in items]
         return list(find_runs(items, self._alike, sizes, passes=self._folding.passes))

@@ -35,11 +35,12 @@ class _Subject:
     title: str
     coloring: Callable[[Sequence[Sequence[Leaf]]], Coloring]
     """The colors of a picture whose nodes stand for these leaves each."""
-    num_hidden: int = 0
+    num_hidden: int | None = None
+    """None: nothing was to be hidden."""
 
 
 def draw(
-    views: Views, path: PathLike | None, options: DrawOptions, hidden: Collection[int] = ()
+    views: Views, path: PathLike | None, options: DrawOptions, hidden: Collection[int] | None = None
 ) -> Picture | Page:
     """Draw a run without the ops that are hidden, and write it to the path, if there is one."""
     amount = None if options.color_by is None else quantity_of(options.color_by)
@@ -56,7 +57,7 @@ def draw(
 
     with released(build_scene(views, rolled=options.rolled)) as whole:
         scene = _without(whole, hidden)
-        num_hidden = len(whole.leaves) - len(scene.leaves)
+        num_hidden = None if hidden is None else len(whole.leaves) - len(scene.leaves)
         picture = _picture(_Subject(scene, views, title, coloring, num_hidden), options)
     return _written(picture, path)
 
@@ -109,9 +110,9 @@ def _picture(subject: _Subject, options: DrawOptions) -> Picture:
     return Picture(write_dot(scene, opened.composition, look), options.program, options.time_limit)
 
 
-def _without(scene: Scene, hidden: Collection[int]) -> Scene:
+def _without(scene: Scene, hidden: Collection[int] | None) -> Scene:
     """The scene without leaves whose ops are all hidden; raises `OptionError` if nothing is left."""
-    out = set(hidden)
+    out = set(hidden or ())
     shown = without(scene, [leaf for leaf in scene.leaves if all(op.index in out for op in leaf.ops)])
     if not shown.leaves:
         raise OptionError(
@@ -123,14 +124,19 @@ def _without(scene: Scene, hidden: Collection[int]) -> Scene:
 
 
 def _title(views: Views) -> str:
-    record = views.reader.record
+    record, rows = views.reader.record, views.reader.numbers.rows
+    state = sum(record_kind == "buffer" for record_kind in map(views.reader.rows.kind.__getitem__, rows))
+    buffers = f", {quantity(state, 'buffer')}" if state else ""
     status = "" if record.status == "complete" else f" · {record.status}"
-    return f"{record.modules[0].type_name} · {quantity(len(views.reader.numbers.rows), 'op')}{status}"
+    return f"{record.modules[0].type_name} · {quantity(len(rows) - state, 'op')}{buffers}{status}"
 
 
 def _notes(subject: _Subject, opened: Opened, options: DrawOptions) -> Iterator[str]:
     """What of the run the picture does not show, and how to see it."""
-    if subject.num_hidden:
+    failure = subject.views.reader.record.failure
+    if failure is not None:
+        yield f"raised {failure.type_name}: {failure.message.partition(chr(10))[0]}"
+    if subject.num_hidden is not None:
         yield f"{quantity(subject.num_hidden, 'layer' if options.rolled else 'op')} hidden"
     if options.focus is not None:
         yield f"only {options.focus} and what it is linked to"
@@ -140,3 +146,5 @@ def _notes(subject: _Subject, opened: Opened, options: DrawOptions) -> Iterator[
         yield f"opened to depth {opened.depth}{cut}: {more}"
     elif opened.is_cut:
         yield "like passes are drawn once: rolled=True draws each layer once, a .html page all of it"
+    if any(part.times > 1 for part in opened.composition.top.all_parts()):
+        yield "like modules are drawn once, ×n: fold=False draws each"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from torchlens._trace.op import Op
@@ -13,8 +14,15 @@ from torchlens.report.sizes import shape_of
 IsOpen: TypeAlias = Callable[[Box, int], bool]
 """Whether a box, so many modules below the root, shows what is in it."""
 
-Likeness: TypeAlias = dict[Item, int]
-"""Items with the same number are alike."""
+
+@dataclass(slots=True)
+class Likeness:
+    """Which items are alike, and which feed one another."""
+
+    numbers: dict[Item, int] = field(default_factory=dict["Item", int])
+    """Items with the same number are alike."""
+    flows: set[tuple[Item, Item]] = field(default_factory=set["tuple[Item, Item]"])
+    """Items of one box of which the first gives the second something."""
 
 
 def number_alike(scene: Scene, is_open: IsOpen, apart: Collection[Box] = ()) -> Likeness:
@@ -33,7 +41,7 @@ class _Numberer:
     def __init__(self, scene: Scene, is_open: IsOpen, apart: Collection[Box]) -> None:
         self._is_open = is_open
         self._apart = apart
-        self.found: Likeness = {}
+        self.found = Likeness()
         self._numbers: dict[object, int] = {}
         self._start: dict[Item, int] = {}
         """The index of the first leaf in each item."""
@@ -42,6 +50,7 @@ class _Numberer:
         for link in scene.links:
             box, source, target = _meet(link)
             self._links.setdefault(box, []).append((source, target, link))
+            self.found.flows.add((source, target))
         self._begin(scene.top)
         self._number(scene.top, -1)
 
@@ -59,7 +68,7 @@ class _Numberer:
 
     def _number(self, item: Item, level: int) -> int:
         key = _look(item) if isinstance(item, Leaf) else self._build(item, level)
-        number = self.found[item] = self._numbers.setdefault(key, len(self._numbers))
+        number = self.found.numbers[item] = self._numbers.setdefault(key, len(self._numbers))
         return number
 
     def _build(self, box: Box, level: int) -> object:

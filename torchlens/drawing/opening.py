@@ -69,7 +69,7 @@ def open_scene(scene: Scene, wish: Wish) -> Opened:
     found = _deepest_readable(scene, wish, [None, *range(deepest, 0, -1)], folding)
     for most in () if found is not None else _MOST_IN_FRAME:
         cut = replace(folding, most_nodes=most)
-        found = _deepest_readable(scene, wish, range(min(deepest, 3), -1, -1), cut)
+        found = _deepest_readable(scene, wish, range(min(deepest + 1, 3), -1, -1), cut)
         if found is not None:
             break
     return found or _opened(scene, wish, 0, replace(folding, most_nodes=_MOST_IN_FRAME[-1]))

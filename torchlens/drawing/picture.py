@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import Final, TypeAlias
@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from torchlens.drawing.files import write_file
 from torchlens.drawing.rendering import Form, Program, render
 from torchlens.errors import OptionError
+from torchlens.report.amounts import byte_count, quantity
 from torchlens.storage.disk import path_of
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -19,6 +20,7 @@ FORMS: Final[dict[str, Form]] = {".svg": "svg", ".png": "png", ".pdf": "pdf"}
 """By the ending of a path."""
 DOT_ENDINGS: Final = (".dot", ".gv")
 PAGE_ENDINGS: Final = (".html", ".htm")
+_NODE: Final = re.compile(r"^n\d+ \[", re.MULTILINE)
 _ROOT: Final = re.compile(r"<svg\b([^>]*)>")
 _ZOOM: Final = (
     ".torchlens-picture:not(:focus){max-width:100%;height:auto;cursor:zoom-in}"
@@ -27,15 +29,15 @@ _ZOOM: Final = (
 """As wide as the page at most; in its own size while it has the focus, which a click gives it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Picture:
     """A picture of a run. Notebooks show it; it holds text only, so it outlives the trace."""
 
     dot: str
     """What is drawn, in Graphviz's language."""
-    program: Program = field(default="graphviz-pure", repr=False)
+    program: Program = "graphviz-pure"
     """What places the nodes: `dot` is that of an installed Graphviz."""
-    time_limit: float = field(default=60.0, repr=False)
+    time_limit: float = 60.0
     """Seconds that it may take."""
 
     @cached_property
@@ -63,18 +65,25 @@ class Picture:
     def _render(self, form: Form) -> bytes:
         return render(self.dot, form, program=self.program, time_limit=self.time_limit)
 
+    def __repr__(self) -> str:
+        return f"<Picture, {quantity(len(_NODE.findall(self.dot)), 'node')}>"
+
     def _repr_svg_(self) -> str:
-        """As wide as the notebook at most; a click shows it in its own size, one beside it whole again."""
+        """The SVG element alone, as wide as what it stands in at most; in its own size after a click."""
         start = self.svg.index("<svg")
         opening = rf'<svg class="torchlens-picture" tabindex="0"\1><style>{_ZOOM}</style>'
         return _ROOT.sub(opening, self.svg[start:], count=1)
 
+    def _repr_html_(self) -> str:
+        """The same; a notebook that shows SVG as an image would take neither width nor click from it."""
+        return f'<div style="overflow:auto">{self._repr_svg_()}</div>'
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Page:
     """An interactive page of a run, whole in itself. Notebooks show it; it outlives the trace."""
 
-    html: str = field(repr=False)
+    html: str
 
     def save(self, path: PathLike) -> None:
         """Write the page to a path that ends in .html; a file that is there is replaced, folders are made."""
@@ -83,6 +92,9 @@ class Page:
                 f"{path_of(path).name!r} does not end in .html, and this is a page; give a path that does"
             )
         write_file(path_of(path), self.html.encode())
+
+    def __repr__(self) -> str:
+        return f"<Page, {byte_count(len(self.html.encode()))}>"
 
     def _repr_html_(self) -> str:
         """In a frame of its own, so that it and the notebook leave each other alone."""

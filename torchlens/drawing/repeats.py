@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from torchlens.drawing.likeness import Likeness
@@ -40,10 +40,13 @@ class Run(NamedTuple):
 def find_runs(items: Sequence[Item], alike: Likeness, sizes: Sequence[int], *, passes: bool) -> Iterator[Run]:
     """Cut a sequence of items into runs, each the longest that begins where the one before ends.
 
-    Groups of different modules repeat, with the ops between them; with `passes` so do groups of the same
+    Different modules repeat, and groups of such with the ops between them if each feeds the next: three
+    projections side by side, each with an op behind it, stay apart. With `passes` so do groups of the same
     modules and layers. `sizes` has the nodes that each item takes: what saves few of them is not folded.
     """
-    rows = _Rows([alike[item] for item in items], [_place(item) for item in items])
+    rows = _Rows(
+        [alike.numbers[item] for item in items], [_place(item) for item in items], items, alike.flows
+    )
     at = 0
     while at < len(items):
         run = _longest(rows, at, passes)
@@ -60,6 +63,14 @@ class _Rows(NamedTuple):
     """Alike items have the same."""
     places: Sequence[str | int]
     """The address of a module, the index of a layer."""
+    items: Sequence[Item]
+    flows: Collection[tuple[Item, Item]]
+
+    def feeds_next(self, run: Run) -> bool:
+        """Whether the last group of a run gives something to the group behind it."""
+        last = self.items[run.stop - run.period : run.stop]
+        following = self.items[run.stop : run.stop + run.period]
+        return any((one, other) in self.flows for one in last for other in following)
 
     def modules(self, run: Run) -> list[str]:
         """Addresses of the modules in the last group of a run."""
@@ -86,7 +97,7 @@ def _of_modules(rows: _Rows, first: Run) -> Run:
     while seen and _is_repeated(rows.numbers, run):
         longer = run.longer
         modules = rows.modules(longer)
-        if not seen.isdisjoint(modules):
+        if not seen.isdisjoint(modules) or (run.period > 1 and not rows.feeds_next(run)):
             break
         seen.update(modules)
         run = longer

@@ -99,7 +99,7 @@ def _text(found: Difference, dtypes: tuple[str, str]) -> str:
         return f"equal, but {dtypes[0]} and {dtypes[1]}"
     if not found.max_abs:  # 0.0 beside -0.0, or integers that float64 does not tell apart
         return f"{quantity(found.unequal, 'element')} with other bits"
-    return f"max |a−b| {found.max_abs:.1e}, relative {found.max_rel:.1e}"
+    return f"max |a−b| {found.max_abs:.2g}, relative {found.max_rel:.2g}"
 
 
 def _united(ours: Iterable[Link], theirs: Iterable[Link]) -> list[Link]:

@@ -38,7 +38,8 @@ def focused_by(scene: Scene, views: Views, focus: str | None) -> frozenset[Box]:
         raise InputError(f"focus={focus!r} names no module; give a module's address, or the label of a call")
     names = {**views.reader.module_index, **views.reader.call_index}
     if focus not in names:
-        raise MissingKeyError(missing(focus, "module", names))
+        hint = "; it is a layer or op, and focus takes a module" if _is_label(views, focus) else ""
+        raise MissingKeyError(missing(focus, "module", filter(None, names)) + hint)
     of_call = focus in views.reader.call_index
     known = views.reader.call_index if of_call else views.reader.module_index
     found = {
@@ -54,6 +55,10 @@ def focused_by(scene: Scene, views: Views, focus: str | None) -> frozenset[Box]:
             "another module, which called the same one before; trace.module_calls lists the calls"
         )
     return frozenset(found)
+
+
+def _is_label(views: Views, name: str) -> bool:
+    return name in views.reader.layer_index or name in views.reader.op_index
 
 
 def _test(views: Views, given: object) -> IsClosed:
