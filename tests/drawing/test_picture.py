@@ -109,3 +109,10 @@ def test_two_pictures_are_equal_if_they_show_the_same() -> None:
     assert Picture(SMALL) == Picture(SMALL)
     assert Picture(SMALL) != Picture("digraph {}")
     assert repr(Picture("digraph {\nn0 [label=a];\n}")) == "<Picture, 1 node>"
+
+
+def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    traced("StackedBlocks").draw("~/model.dot")
+    assert (tmp_path / "model.dot").exists()

@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -49,7 +50,7 @@ def test_numbers_and_words_stand_on_each_node_and_in_the_legend(value: Any, text
     assert text in picture.below
 
 
-@pytest.mark.parametrize("value", [None, math.nan, math.inf, torch.tensor(math.nan)])
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, torch.tensor(math.nan), 10**400])
 def test_what_is_not_known_is_white_and_told(value: Any) -> None:
     picture = by(value)
     assert set(picture.colors.values()) == {WHITE}
@@ -61,6 +62,28 @@ def test_anything_else_is_refused(value: Any) -> None:
     kind = type(value).__name__
     with pytest.raises(tl.errors.OptionError, match=rf"color_by gave {kind} for .*; it is to give a number"):
         by(value)
+
+
+def test_a_meta_tensor_has_no_value() -> None:
+    with pytest.raises(tl.errors.OptionError, match="color_by gave a meta tensor for input_1:1"):
+        by(torch.ones((), device="meta"))
+
+
+@pytest.mark.parametrize("value", [True, torch.tensor(True), np.bool_(True)])
+def test_truth_is_told_as_yes(value: Any) -> None:
+    assert by(value).below[-1] == "yes"
+
+
+def test_a_sum_that_no_float_can_hold_is_not_known() -> None:
+    trace = tl.trace(nn.Sequential(nn.ReLU(), nn.Tanh()), torch.ones(3, 4))
+    assert drawn(trace, depth=0, color_by=lambda op: 1.5e308).below[-1] == "not known"
+
+
+def test_reading_the_number_of_a_tensor_is_no_op_of_the_block_around() -> None:
+    trace, value = tl.trace(torch.sin, torch.ones(3)), torch.ones((), requires_grad=True)
+    with tl.capture(nn.ReLU()) as block:
+        trace.draw(color_by=lambda op: value)
+    assert [op.label for op in block.ops if op.kind == "call"] == []
 
 
 @pytest.mark.parametrize("given", ["speed", 3, ["flops"]])

@@ -18,6 +18,8 @@ from torchlens.report.sizes import shape_of
 
 Style: TypeAlias = Literal["name", "type", "plain", "small"]
 _MOST_NAMES = 4
+_MOST_ON_LINE = 40
+"""Characters of an arrow's words that stand on one line."""
 _LONGEST = 60
 """Characters of a name that are shown."""
 
@@ -87,7 +89,9 @@ def arrow_text(arrow: Arrow, num_inputs: int) -> str:
     count = arrow.count
     told = count > 1 and (arrow.returns or leaves_several(arrow) or count != arrow.target.num_runs)
     times = f"×{count}" if told else ""
-    return " ".join(filter(None, (listed(names, 2), str(shape), times, siblings_text(arrow))))
+    text = " ".join(filter(None, (listed(names, 2), str(shape), times)))
+    ends = siblings_text(arrow)
+    return text + ("\n" if len(text) + len(ends) > _MOST_ON_LINE else " ") + ends if ends else text
 
 
 def tooltip(node: Node) -> str:

@@ -6,6 +6,7 @@ import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -38,21 +39,40 @@ class Quantity:
         amounts = cast("list[float]", found)
         if not amounts:
             return None
-        return math.fsum(amounts) / (1 if self.adds_up else len(amounts))
+        return _finite(lambda: math.fsum(amounts) / (1 if self.adds_up else len(amounts)))
 
     def _read(self, op: Op) -> float | str | None:
-        value = self.of(op)
+        value = _plain(self.of(op), op)
         if value is None or isinstance(value, str):
             return value
         if isinstance(value, bool):
             return "yes" if value else "no"
-        if isinstance(value, numbers.Real) or _is_number(value):
-            number = float(cast("Any", value.detach() if isinstance(value, Tensor) else value))
-            return number if math.isfinite(number) else None
+        if isinstance(value, (numbers.Real, Decimal)):
+            return _finite(lambda: float(value))
         raise OptionError(
             f"color_by gave {type(value).__name__} for {op.label}; "
             "it is to give a number, a word, True or False, or None where there is nothing to say"
         )
+
+
+def _plain(value: object, op: Op) -> object:
+    """What a tensor or array of one element holds, and the value itself otherwise."""
+    if not _is_number(value):
+        return value
+    if isinstance(value, Tensor) and value.is_meta:
+        raise OptionError(
+            f"color_by gave a meta tensor for {op.label}, which has no value; return None for such ops"
+        )
+    return cast("Any", value).item()
+
+
+def _finite(compute: Callable[[], float]) -> float | None:
+    """A number; None for one that is larger than a float can be, or no number."""
+    try:
+        number = compute()
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _as_word(value: float | str) -> str:
@@ -62,9 +82,7 @@ def _as_word(value: float | str) -> str:
 def _is_number(value: object) -> bool:
     """Whether it is a tensor or array of one element."""
     shape = cast("object", getattr(value, "shape", None))
-    return (
-        isinstance(shape, tuple) and set(cast("tuple[object]", shape)) <= {1} and hasattr(value, "__float__")
-    )
+    return isinstance(shape, tuple) and set(cast("tuple[object]", shape)) <= {1} and hasattr(value, "item")
 
 
 _NAMED: Final = {

@@ -85,6 +85,8 @@ def _longest(rows: _Rows, at: int, passes: bool) -> Run:
     best = Run(at, 1, 1)
     for period in range(1, _LONGEST_PERIOD + 1):
         first = Run(at, period, 1)
+        if rows.numbers[at] != next(iter(rows.numbers[first.stop : first.stop + 1]), None):
+            continue
         run = max(_of_modules(rows, first), _of_passes(rows, first) if passes else first)
         if run.times > 1 and run.stop > best.stop:
             best = run

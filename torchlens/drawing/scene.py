@@ -101,22 +101,21 @@ class Box:
 
     def leaves(self) -> Iterator[Leaf]:
         """All leaves in it, those of inner boxes included, in order."""
-        waiting = [iter(self.items)]  # generators within generators would take a step each at every leaf
+        waiting: list[Item] = self.items[::-1]
         while waiting:
-            item = next(waiting[-1], None)
-            if item is None:
-                waiting.pop()
-            elif isinstance(item, Leaf):
+            item = waiting.pop()
+            if isinstance(item, Leaf):
                 yield item
             else:
-                waiting.append(iter(item.items))
+                waiting += reversed(item.items)
 
     def boxes(self) -> Iterator[Box]:
         """All boxes in it, outer ones first."""
-        for item in self.items:
-            if isinstance(item, Box):
-                yield item
-                yield from item.boxes()
+        waiting = [item for item in reversed(self.items) if isinstance(item, Box)]
+        while waiting:
+            box = waiting.pop()
+            yield box
+            waiting += (item for item in reversed(box.items) if isinstance(item, Box))
 
     def boxes_in_it(self) -> Iterator[Box]:
         """The boxes that stand directly in it."""

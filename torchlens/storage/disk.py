@@ -45,7 +45,7 @@ def to_disk(
 
 
 def path_of(path: object) -> Path:
-    """The absolute path that a caller means; `OptionError` if it is none, or none that torch can map."""
+    """The absolute path that a caller means, `~` for home; `OptionError` if torch can map no such path."""
     if not isinstance(path, str | os.PathLike):
         raise OptionError(f"path={path!r} is no path; give a string or a pathlib.Path")
     text: object = os.fspath(path)  # pyright: ignore[reportUnknownVariableType] - bytes?
@@ -55,4 +55,4 @@ def path_of(path: object) -> Path:
         text.encode()
     except UnicodeEncodeError:  # torch maps files by UTF-8 names
         raise OptionError(f"path={path!r} is no Unicode text; give a path that is") from None
-    return Path(os.path.abspath(text))
+    return Path(os.path.abspath(os.path.expanduser(text)))
