@@ -37,7 +37,8 @@ def shown(browser: Browser, html: str, folder: Path, *, fragment: str = "", **op
 
 
 def node(page: Page, title: str) -> Locator:
-    """The node whose first line is the title, the first where there are several."""
+    """The node whose first line is the title, the first where there are several; waits for the next frame."""
+    settle(page)
     text = page.locator(".title", has_text=re.compile(f"^{re.escape(title)}$"))
     return page.locator("#world .node").filter(has=text).first
 
