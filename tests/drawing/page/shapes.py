@@ -79,6 +79,20 @@ class Recurrent(nn.Module):
         return h
 
 
+class OverTime(nn.Module):
+    """A loop whose call has two outputs, both of which it reads again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = torch.zeros(1, 3), torch.zeros(1, 3)
+        for step in range(x.shape[0]):
+            state = self.cell(x[step], state)
+        return state[0]
+
+
 class Flat(nn.Module):
     def __init__(self, num_ops: int) -> None:
         super().__init__()
@@ -97,6 +111,7 @@ def traced(name: str) -> Trace:
         "resnet": lambda: (SmallResNet().eval(), torch.randn(1, 1, 4, 4)),
         "unet": lambda: (Level(3), torch.randn(2, 4)),
         "recurrent": lambda: (Recurrent(), torch.randn(5, 1, 2)),
+        "over_time": lambda: (OverTime(), torch.randn(5, 1, 2)),
         "flat": lambda: (Flat(500), torch.randn(1, 3)),
     }
     return tl.trace(*models[name]())

@@ -103,7 +103,7 @@ def open_at_random(page: Page, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("view", ["", "#view=rolled"], ids=["unrolled", "rolled"])
-@pytest.mark.parametrize("name", ["resnet", "unet", "recurrent", "flat"])
+@pytest.mark.parametrize("name", ["resnet", "unet", "recurrent", "over_time", "flat"])
 def test_nothing_overlaps_and_edges_end_at_nodes(
     browser: Browser, page_html: Callable[[str], str], tmp_path: Path, name: str, view: str
 ) -> None:

@@ -14,7 +14,7 @@ from torchlens.drawing.page.borders import borders_of
 from torchlens.drawing.page.parts import MOST_ITEMS, Parts, parts_of
 from torchlens.drawing.scene import Scene
 
-MODELS = ("resnet", "unet", "recurrent", "flat")
+MODELS = ("resnet", "unet", "recurrent", "over_time", "flat")
 
 
 def scene_of(name: str, *, rolled: bool) -> Scene:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,18 @@ def test_the_rolled_view_has_each_layer_once_with_its_passes_and_what_goes_back(
         assert dashes != "none"
         page.keyboard.press("r")
         assert fragment(page) == ""
+
+
+def test_what_one_output_of_a_call_gives_to_another_goes_back(
+    browser: Browser, page_html: Pages, tmp_path: Path
+) -> None:
+    with shown(browser, page_html("over_time"), tmp_path, fragment="#view=rolled") as page:
+        page.click("#open-all")
+        parts = {node(page, name).get_attribute("data-part"): name for name in ("lstm_cell_1", "lstm_cell_2")}
+        back = page.locator("#world .edge.back")
+        ends = [(edge.get_attribute("data-from"), edge.get_attribute("data-to")) for edge in back.all()]
+        assert sorted(ends) == sorted(product(parts, parts))
+        assert back.locator(".count text").all_text_contents() == ["×4"] * 4
 
 
 def test_a_closed_module_that_feeds_itself_has_a_loop_until_it_is_opened(

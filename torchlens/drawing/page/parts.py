@@ -101,6 +101,15 @@ def _module(box: Box) -> Part | None:
     return Part("module", boxes=[box], parts=parts, silent=silent)
 
 
+def starts_of(parts: Sequence[Part]) -> list[int]:
+    """For each of the items of a box the place of the first output of its call; of what is no op, its own."""
+    first: dict[int, int] = {}
+    return [
+        slot if part.leaf is None else first.setdefault(part.leaf.start, slot)
+        for slot, part in enumerate(parts)
+    ]
+
+
 def grouped(parts: list[Part]) -> list[Part]:
     """The parts themselves or, where there are too many, groups of consecutive ones."""
     while len(parts) > MOST_ITEMS:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torchlens._trace.module import ModuleCall
 from torchlens.drawing.arguments import argument_name
-from torchlens.drawing.page.borders import borders_of
+from torchlens.drawing.page.borders import Inside, borders_of
 from torchlens.drawing.page.columns import Columns, Plain, rounded
-from torchlens.drawing.page.parts import Part, Parts, parts_of
+from torchlens.drawing.page.parts import Part, Parts, parts_of, starts_of
 from torchlens.drawing.page.templates import Plan, Template, plan_of, templates_of
 from torchlens.drawing.page.texts import Text, text_of
 from torchlens.drawing.params import num_params
@@ -26,12 +26,7 @@ def written_scene(
     borders = borders_of(parts, scene.links)
     digits = len(str(len(scene.leaves)))
     texts = [text_of(part, digits) for part in parts.all]
-    plans = {
-        index: plan_of(
-            inside, [(texts[p.index].width, texts[p.index].height) for p in parts.all[index].parts]
-        )
-        for index, inside in borders.insides.items()
-    }
+    plans = {index: _plan(inside, parts.all[index].parts, texts) for index, inside in borders.insides.items()}
     distinct = {plan: number for number, plan in enumerate(dict.fromkeys(plans.values()))}
     return {
         "rolled": scene.rolled,
@@ -43,6 +38,11 @@ def written_scene(
         "loops": [[loop.box.index, loop.edge, loop.link] for loop in borders.loops],
         "links": _links(borders.ways, parts, columns),
     }
+
+
+def _plan(inside: Inside, items: list[Part], texts: list[Text]) -> Plan:
+    sizes = [(texts[item.index].width, texts[item.index].height) for item in items]
+    return plan_of(inside, sizes, starts_of(items))
 
 
 def _template_numbers(parts: Parts, plans: dict[int, Plan], distinct: dict[Plan, int]) -> Plain:

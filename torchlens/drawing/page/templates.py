@@ -25,6 +25,8 @@ class Plan:
     """What a layout is computed from; boxes with equal plans share it."""
 
     sizes: tuple[Size, ...]
+    starts: tuple[int, ...]
+    """For each item the first output of its call; itself where it is no op of several outputs."""
     num_entries: int
     num_exits: int
     edges: tuple[tuple[End, End], ...]
@@ -45,7 +47,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A curve between two ends; `back` if it goes against the order in which items ran."""
+    """A curve between two ends; `back` if it goes to what began to run no later."""
 
     start: int
     """Number of the item; entries are counted on from the items, and exits from these."""
@@ -55,9 +57,10 @@ class Edge:
     """x and y in turn: of a cubic Bézier spline, in the direction of the layout (down)."""
 
 
-def plan_of(inside: Inside, sizes: Iterable[Size]) -> Plan:
+def plan_of(inside: Inside, sizes: Iterable[Size], starts: Iterable[int]) -> Plan:
     """What a box's layout depends on."""
-    return Plan(tuple(sizes), len(inside.entries), len(inside.exits), tuple(inside.edges))
+    counts = len(inside.entries), len(inside.exits)
+    return Plan(tuple(sizes), tuple(starts), *counts, tuple(inside.edges))
 
 
 def templates_of(plans: Sequence[Plan], time_limit: float = 60.0) -> list[Template]:
@@ -68,9 +71,9 @@ def templates_of(plans: Sequence[Plan], time_limit: float = 60.0) -> list[Templa
     return [_template(plan, graph) for plan, graph in zip(plans, laid, strict=True)]
 
 
-def is_back(start: End, end: End) -> bool:
+def is_back(plan: Plan, start: End, end: End) -> bool:
     """Whether an edge goes to an item that began to run no later."""
-    return start[0] == end[0] and start[1] >= end[1]
+    return start[0] == end[0] and plan.starts[start[1]] >= plan.starts[end[1]]
 
 
 def _name(end: End) -> str:
@@ -91,15 +94,17 @@ def _dot_lines(plan: Plan) -> Iterator[str]:
     for slot, (width, _) in enumerate(plan.sizes):
         yield f"item{slot} [width={width / 72:.4f} height={SLOT / 72:.4f}]"
     for number, (start, end) in enumerate(plan.edges):
-        yield f"{_dot_edge(start, end)} [id={number}]"
+        yield f"{_dot_edge(plan, start, end)} [id={number}]"
     yield from _rows(plan)
 
 
-def _dot_edge(start: End, end: End) -> str:
-    """Edges that go back are laid out the other way round, from right side to right side, as a lane."""
+def _dot_edge(plan: Plan, start: End, end: End) -> str:
+    """Edges that go back are laid out downwards as well, as a lane: up on the right, down on the left."""
     if start == end:
         return f"{_name(start)}:e -> {_name(start)}:e"
-    if is_back(start, end):
+    if is_back(plan, start, end):
+        if start < end:
+            return f"{_name(start)}:w -> {_name(end)}:w [weight=0]"
         return f"{_name(end)}:e -> {_name(start)}:e [weight=0]"
     return f"{_name(start)} -> {_name(end)} [weight=4]"
 
@@ -131,7 +136,7 @@ def _template(plan: Plan, graph: PlacedGraph) -> Template:
             Edge(
                 _number(plan, start),
                 _number(plan, end),
-                is_back(start, end),
+                is_back(plan, start, end),
                 _points(curves[number], left, top),
             )
             for number, (start, end) in enumerate(plan.edges)

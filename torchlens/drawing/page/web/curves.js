@@ -20,7 +20,7 @@ function curvesOf(scene, box) {
     for (let i = 0; i < numbers.length; i += 2) points.push([numbers[i], numbers[i + 1]]);
     for (const group of byEnds(scene, box, start, end, links)) {
       const ends = { from: endOf(scene, box, layout, start, group.exit, true), to: endOf(scene, box, layout, end, group.entry, false) };
-      const shape = start === end ? loopCurve(ends.from) : back ? backCurve(ends, points, layout) : forwardCurve(ends, points, layout);
+      const shape = start === end ? loopCurve(ends.from) : back && start < end ? againCurve(ends, points, layout) : back ? backCurve(ends, points, layout) : forwardCurve(ends, points, layout);
       found.push({ inside: box, from: partOf(scene, box, start), to: partOf(scene, box, end), key: `${box}.${edge}.${group.exit}.${group.entry}`, back: !!back, links: group.links, ...shape });
     }
   }
@@ -164,6 +164,21 @@ function backCurve({ from, to }, spline, layout) {
   d += to.open
     ? `L${at(lane, to.y + 16)}C${at(lane, to.y - 26)} ${at(to.x, to.y - 26)} ${at(to.x, to.y)}`
     : `L${at(lane, high + 12)}Q${at(lane, high)} ${at(lane - 12, high)}L${at(right(to) + TIP - 1, high)}`;
+  return { d, tip, middle: [lane, (start[1] + end[1]) / 2], ends };
+}
+
+/** Down along a lane on the left, from one output of a call to a later one: what comes back to the call does so on the right. */
+function againCurve({ from, to }, spline, layout) {
+  const points = spline.map(([x, y]) => [layout.left + layout.x(x), layout.top + layout.y(y)]), { items } = layout;
+  const [start, end] = [from, to].map(({ item }) => [item.x, item.y + item.height / 2]), tip = `M${at(...end)}l-${TIP}-3.6v7.2z`, ends = [start, end];
+  const lane = Math.max(Math.min(...points.map(([x]) => x), start[0] - 16, end[0] - 20), 14), turn = clamp(Math.min(start[0], end[0] - TIP) - lane, 2, 12);
+  const isFree = items.every((item) => item === from.item || item === to.item || lane > item.x + item.width + 4 || item.x > Math.max(start[0], end[0]) ||
+    item.y > end[1] + 4 || item.y + item.height < start[1] - 4);
+  if (!isFree) {
+    const d = points.slice(1).map((point, i) => `${i % 3 ? " " : "C"}${at(...point)}`).join("");
+    return { d: `M${at(...start)}L${at(...points[0])}${d}L${at(end[0] - TIP + 1, end[1])}`, middle: points[points.length >> 1], tip, ends };
+  }
+  const d = `M${at(...start)}L${at(lane + turn, start[1])}Q${at(lane, start[1])} ${at(lane, start[1] + 12)}L${at(lane, end[1] - 12)}Q${at(lane, end[1])} ${at(lane + turn, end[1])}L${at(end[0] - TIP + 1, end[1])}`;
   return { d, tip, middle: [lane, (start[1] + end[1]) / 2], ends };
 }
 
