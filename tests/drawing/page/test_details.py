@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import torchlens as tl
-from tests.drawing.page.opening import fragment, node, selected, settle, shown
+from tests.drawing.page.opening import find, fragment, node, selected, settle, shown
 from tests.drawing.page.shapes import html_of, traced
 
 if TYPE_CHECKING:
@@ -120,6 +120,16 @@ def test_parameters_and_buffers_stand_with_the_op_that_reads_them(
         page.keyboard.press("0")
         settle(page)
         assert page.locator("#world .node.kind-buffer").count() == 0
+
+
+def test_a_buffer_that_was_written_has_its_name(browser: Browser, tmp_path: Path) -> None:
+    trace = tl.trace(nn.Sequential(nn.BatchNorm1d(2), nn.ReLU()), torch.randn(3, 2))
+    with shown(browser, html_of(trace), tmp_path) as page:
+        page.click("#open-all")
+        node(page, "running_mean").click()
+        assert re.search(r"name\s+0\.running_mean", panel(page))
+        find(page, "0.running_var")
+        assert selected(page) == "running_var"
 
 
 def test_a_click_on_a_module_shows_its_class_calls_and_totals(

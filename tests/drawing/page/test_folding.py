@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
+from torch import nn
 
+import torchlens as tl
 from tests.drawing.page.opening import fragment, node, selected, settle, shown, titles
+from tests.drawing.page.shapes import html_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -111,6 +115,15 @@ def test_a_long_flat_run_is_cut_into_groups_of_which_each_is_named_after_its_end
         assert first.locator(".line").text_content() == "48 ops"
         first.locator("> .toggle").click()
         assert "tanh_1:1" in titles(page)
+
+
+def test_arrows_go_on_past_what_leads_nowhere(browser: Browser, tmp_path: Path) -> None:
+    trace = tl.trace(nn.Sequential(nn.BatchNorm1d(2), nn.ReLU()), torch.randn(3, 2))
+    with shown(browser, html_of(trace), tmp_path, fragment="#op=batch_norm_1") as page:
+        page.click("#open-all")
+        for title in ("1", "output_1"):
+            page.keyboard.press("ArrowDown")
+            assert selected(page) == title
 
 
 def test_arrows_go_along_edges_and_to_siblings(

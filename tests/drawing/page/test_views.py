@@ -163,6 +163,26 @@ def test_the_page_begins_with_the_colors_that_were_asked_for(
             assert text in legend(page)
 
 
+@pytest.mark.parametrize(
+    ("color_by", "texts"),
+    [
+        (lambda op: None, ["not known"]),
+        (lambda op: -1, ["-1", "not known"]),
+        (lambda op: (-1e308, 1e308)[op.index % 2], ["from 6.67e+307", "from 3.33e+307"]),
+        (lambda op: ("several", 2)[op.index % 2], ["2", "several"]),
+    ],
+    ids=["nothing", "one number", "numbers without a finite distance", "words and numbers"],
+)
+def test_whatever_the_colors_are_asked_to_show_the_legend_says_it(
+    browser: Browser, tmp_path: Path, color_by: ColorBy, texts: list[str]
+) -> None:
+    html = html_of(traced("flat"), color_by=quantity_of(color_by))
+    with shown(browser, html, tmp_path, fragment="#op=tanh_1:1") as page:
+        settle(page)
+        assert page.locator("#legend li").all_text_contents()[: len(texts)] == texts
+        assert "NaN" not in legend(page)
+
+
 def test_dark_as_the_system_says_or_as_the_button_does(
     browser: Browser, page_html: Pages, tmp_path: Path
 ) -> None:

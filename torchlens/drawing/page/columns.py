@@ -63,7 +63,7 @@ class Columns:
         found = self._ops.get(op)
         if found is None:
             found = self._ops[op] = len(self._rows)
-            self._rows.append(self._row(op_facts(op, statistics=self._with_statistics)))
+            self._rows.append(self._row(op_facts(op, statistics=self._with_statistics), op.name))
         return found
 
     def written(self) -> dict[str, Plain]:
@@ -77,9 +77,9 @@ class Columns:
             "ops": dict(zip(_NAMES, columns or [[] for _ in _NAMES])),
         }
 
-    def _row(self, facts: OpFacts) -> list[Plain]:
+    def _row(self, facts: OpFacts, name: str | None) -> list[Plain]:
         shape = shape_text(facts.shape)
-        words = (facts.label, facts.kind, facts.type, facts.func_name, shape, facts.dtype, facts.device)
+        words = (facts.label, name, facts.kind, facts.type, facts.func_name, shape, facts.dtype, facts.device)
         return [
             *map(self.text, words),
             facts.nbytes,
@@ -104,8 +104,8 @@ class Columns:
 
 
 _NAMES = (
-    *("label", "kind", "type", "func", "shape", "dtype", "device", "bytes", "call", "params", "buffers"),
-    *("site", "flops", "flopsReason", "time", "statistics", "reason"),
+    *("label", "name", "kind", "type", "func", "shape", "dtype", "device", "bytes", "call", "params"),
+    *("buffers", "site", "flops", "flopsReason", "time", "statistics", "reason"),
 )
 
 

@@ -81,7 +81,7 @@ def _op_text(part: Part, digits: int) -> Text:
     if part.boxes:
         title = _path(part.boxes)
         return _sized(Text(title, part.boxes[-1].type_name, label, look, badge, 0, 60), digits)
-    name = ops[0].name if ops[0].kind in ("input", "output", "source") else None
+    name = below(ops[0].name or "", part.leaf.box.address)
     if name and name != label:
         return _sized(Text(name, ops[0].kind, look, "", badge, 0, 46), digits)
     return _sized(Text(label, "", look, "", badge, 0, 46), digits)

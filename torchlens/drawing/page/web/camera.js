@@ -83,6 +83,10 @@ stage.addEventListener("wheel", (event) => {
   else panBy(-event.deltaX * unit, -event.deltaY * unit);
 }, { passive: false });
 
+/** On paper what the window shows, as large as the paper is wide. */
+addEventListener("beforeprint", () => stage.setAttribute("viewBox", `0 0 ${stage.clientWidth} ${stage.clientHeight}`));
+addEventListener("afterprint", () => stage.removeAttribute("viewBox"));
+
 /** Pointers that are down, by id: one drags, two pinch. */
 const pointers = new Map();
 let moved = 0;

@@ -51,24 +51,26 @@ function total(values) {
   return known.length ? known.reduce((sum, value) => sum + value, 0) : null;
 }
 
+/** What a box has in which there are several words. */
+const SEVERAL = Symbol("several");
+
 /** For each part the sum or mean of what is in it, or its one word. */
 function amountsOf(scene, key) {
   scene.amounts ??= new Map();
   return getOr(scene.amounts, key, () => {
     const measureBy = MEASURES.find((entry) => entry.key === key);
     const found = new Array(scene.size).fill(null), counts = new Int32Array(scene.size);
+    const together = (a, b, share) => (a === null ? b : typeof a !== "number" || typeof b !== "number" ? (a === b ? a : SEVERAL)
+      : measureBy.adds ? a + b : a * (1 - share) + b * share); // no sum, which may be too large
     for (let part = scene.size - 1; part >= 0; part--) {
       if (scene.kind[part] === OP) found[part] = measureBy.of(scene, part);
       if (found[part] === null) continue;
       counts[part] = counts[part] || 1;
       const parent = scene.parent[part];
       if (parent < 0) continue;
-      if (typeof found[part] === "string") {
-        found[parent] = counts[parent] && found[parent] !== found[part] ? "several" : found[part];
-      } else found[parent] = (typeof found[parent] === "number" ? found[parent] : 0) + found[part];
       counts[parent] += counts[part];
+      found[parent] = together(found[parent], found[part], counts[part] / counts[parent]);
     }
-    if (!measureBy.adds) found.forEach((value, part) => { if (typeof value === "number") found[part] = value / counts[part]; });
     return found;
   });
 }
@@ -82,7 +84,8 @@ function palette(scene, shown) {
   if (view.color === "none") return { of: () => "", legend: [], title: "" };
   const amounts = amountsOf(scene, view.color), entry = MEASURES.find(({ key }) => key === view.color);
   const seen = shown.map((part) => amounts[part]).filter((value) => value !== null);
-  if (seen.some((value) => typeof value === "string")) return wordPalette(amounts, seen, entry);
+  if (!seen.length) return { title: entry.name, of: () => "unknown", legend: [UNKNOWN] };
+  if (seen.some((value) => typeof value !== "number")) return wordPalette(amounts, seen, entry);
   return entry.adds ? sharePalette(amounts, seen, entry) : rangePalette(amounts, seen, entry);
 }
 
@@ -99,9 +102,10 @@ function familyPalette(scene, shown) {
 }
 
 const UNKNOWN = ["unknown", "not known"];
+const largest = (values) => values.reduce((most, value) => Math.max(most, value));
 
 function sharePalette(amounts, seen, entry) {
-  const most = Math.max(0, ...seen);
+  const most = largest(seen);
   const step = (value) => PARTS.findLastIndex((part) => value >= part * most);
   const range = (at) => (at ? `from ${entry.text(PARTS[at] * most)}` : `below ${entry.text(PARTS[1] * most)}`);
   return {
@@ -112,22 +116,24 @@ function sharePalette(amounts, seen, entry) {
 }
 
 function rangePalette(amounts, seen, entry) {
-  const low = Math.min(...seen), high = Math.max(...seen), width = high - low || 1;
-  const step = (value) => Math.min(Math.floor(((value - low) / width) * STEPS), STEPS - 1);
+  const high = largest(seen), low = -largest(seen.map((value) => -value)), each = (high / 2 - low / 2) / STEPS; // halves, as the whole may be too large
+  const step = (value) => Math.floor((value / 2 - low / 2) / each);
+  const starts = each ? [...Array(STEPS).keys()].map((at) => `from ${entry.text(low + 2 * at * each)}`) : [entry.text(low)];
   return {
     title: entry.name,
-    of: (part) => (amounts[part] === null ? "unknown" : `filled q${clamp(step(amounts[part]), 0, STEPS - 1)}`),
-    legend: [...Array(STEPS).keys()].reverse().map((at) => [`filled q${at}`, `from ${entry.text(low + (at * width) / STEPS)}`]).concat([UNKNOWN]),
+    of: (part) => (amounts[part] === null ? "unknown" : `filled q${each ? clamp(step(amounts[part]), 0, STEPS - 1) : 0}`),
+    legend: [...starts.map((text, at) => [`filled q${at}`, text]).reverse(), UNKNOWN],
   };
 }
 
 function wordPalette(amounts, seen, entry) {
-  const words = [...new Set(seen.map(String))].filter((word) => word !== "several").sort();
+  const text = (value) => (typeof value === "number" ? shortNumber(value) : value);
+  const words = [...new Set(seen.filter((value) => value !== SEVERAL).map(text))].sort();
   const color = (word) => (words.indexOf(word) < WORD_COLOURS ? `f${words.indexOf(word)}` : REST);
   const rest = words.length > WORD_COLOURS ? [[`${REST} family`, `${words.length - WORD_COLOURS} more`]] : [];
   return {
     title: entry.name,
-    of: (part) => (amounts[part] === null || amounts[part] === "several" ? "" : `family ${color(String(amounts[part]))}`),
+    of: (part) => (amounts[part] === null || amounts[part] === SEVERAL ? "" : `family ${color(text(amounts[part]))}`),
     legend: [...words.slice(0, WORD_COLOURS).map((word) => [`${color(word)} family`, word]), ...rest],
   };
 }

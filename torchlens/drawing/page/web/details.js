@@ -70,7 +70,7 @@ function opDetails(scene, part) {
 function opRows(op) {
   const word = (name) => string(OPS[name][op]);
   return [
-    ["label", word("label")], ["kind", word("kind") === "call" ? null : word("kind")], ["function", word("func")], ["type", word("type")],
+    ["label", word("label")], ["name", word("name")], ["kind", word("kind") === "call" ? null : word("kind")], ["function", word("func")], ["type", word("type")],
     ["module call", word("call")], ["shape", word("shape")], ["dtype", word("dtype")], ["device", word("device")],
     ["time", OPS.time[op] === null ? null : duration(OPS.time[op])], ["FLOPs", flopsOf(op) ?? (word("flopsReason") && `not known: ${word("flopsReason")}`)],
     ["bytes", byteCount(OPS.bytes[op])],

@@ -1,6 +1,8 @@
 // The part of the address after #: which node is selected, in which view.
 
-let written = null;
+let written = null, isRead = false;
+/** In a frame, as in a notebook, nobody sees the address, and each change of it is a step of the history of the page around. */
+const isFramed = parent !== window;
 
 const viewName = (raw) => (raw.rolled ? "rolled" : "unrolled");
 
@@ -14,14 +16,19 @@ function fragmentNow() {
 /** Writes what is selected into the address; `back` of the browser then goes to what was before. */
 function writeFragment() {
   const fragment = fragmentNow();
-  if (fragment === location.hash || fragment === written) return;
+  if (isFramed || fragment === location.hash || fragment === written) return;
   written = fragment;
   const address = fragment || location.pathname + location.search;
-  try { history.pushState(null, "", address); } catch { location.hash = fragment; }
+  try { history[isRead ? "replaceState" : "pushState"](null, "", address); } catch { location.hash = fragment; }
 }
 
-/** Goes to what the address names, as far as it is there. */
+/** Goes to what the address names, as far as it is there; if it has another name here, the address gets this one. */
 function readFragment() {
+  isRead = true;
+  try { goToFragment(); } finally { isRead = false; }
+}
+
+function goToFragment() {
   written = location.hash;
   const given = new Map(location.hash.slice(1).split("&").map((pair) => {
     const place = pair.indexOf("="), decode = (text) => { try { return decodeURIComponent(text); } catch { return text; } };

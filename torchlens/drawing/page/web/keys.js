@@ -50,19 +50,19 @@ function enter() {
   else openPanel(true);
 }
 
-/** Along an edge that is seen: to the first child, or the first parent. */
+/** Along an edge that is seen: to the first child, or the last parent; to one that leads further if there is any. */
 function along(step) {
   const scene = view.scene, part = view.selected;
   if (part <= 0) return move(scene.children[0][0]);
   if (step > 0 && scene.isBox(part) && scene.open[part]) return move(scene.children[part][0]);
-  const { source, target } = scene.links;
-  let next = -1;
+  const { source, target } = scene.links, lists = step > 0 ? scene.outOf : scene.into;
+  let next = -1, nextLeads = false;
   for (const leaf of scene.leaves(part)) {
-    for (const link of (step > 0 ? scene.outOf : scene.into).get(leaf) ?? []) {
+    for (const link of lists.get(leaf) ?? []) {
       const other = step > 0 ? target[link] : source[link];
       if (scene.holds(part, other)) continue;
-      const shown = scene.shown(other);
-      if (next < 0 || (step > 0 ? shown < next : shown > next)) next = shown;
+      const shown = scene.shown(other), leads = lists.has(other);
+      if (next < 0 || (leads === nextLeads ? (step > 0 ? shown < next : shown > next) : leads)) [next, nextLeads] = [shown, leads];
     }
   }
   if (next >= 0) move(next);

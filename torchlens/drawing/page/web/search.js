@@ -34,7 +34,7 @@ function search(text) {
     }
     if (scene.kind[part] === OP) {
       for (const op of scene.ops(part)) {
-        rank = Math.max(rank, 2 * hit(OPS.label[op]), hit(OPS.type[op]), hit(OPS.func[op]), hit(OPS.call[op]) ? 0.6 : 0);
+        rank = Math.max(rank, 2 * hit(OPS.label[op]), 2 * hit(OPS.name[op]), hit(OPS.type[op]), hit(OPS.func[op]), hit(OPS.call[op]) ? 0.6 : 0);
         if (!rank && sites[OPS.site[op]] >= 0) [rank, why] = [0.5, frameText(sites[OPS.site[op]])];
       }
     } else rank = Math.max(rank, hit(tag[part]));
