@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
+from torch import Tensor, nn
 
+import torchlens as tl
 from tests.drawing.page.opening import find, fragment, node, selected, settle, shown, titles
 from tests.drawing.page.shapes import html_of, traced
 from torchlens._trace.op import Op
@@ -286,3 +289,26 @@ def test_two_runs_are_colored_by_difference_and_what_one_lacks_is_marked_and_lis
         assert "Added: 1" in text or "ADDED: 1" in text
         page.locator("#details button.link").filter(has_text="relu_1").click()
         assert "Only in the first run" in page.locator("#details-body").inner_text()
+
+
+class Chain(nn.Module):
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        for name in names:
+            self.add_module(name, nn.Sequential(nn.Linear(2, 2), nn.Tanh()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for inner in self.children():
+            x = inner(x)
+        return x
+
+
+def test_what_two_runs_call_the_same_has_an_address_each(browser: Browser, tmp_path: Path) -> None:
+    x = torch.randn(1, 2)
+    a, b = tl.trace(Chain("first", "last"), x), tl.trace(Chain("first", "new", "last"), x)
+    bundle = tl.Bundle({"a": a, "b": b})
+    html = bundle.draw(tmp_path / "two.html").html
+    for address, title in [("#op=linear_2", "last.0"), ("#op=linear_2&run=2", "+ new.0")]:
+        with shown(browser, html, tmp_path, fragment=address) as page:
+            assert selected(page) == title
+            assert fragment(page) == address

@@ -20,6 +20,8 @@ _BOLD: Final = 0.68
 """Of an em, generously: system fonts take about 0.53 and 0.57, the widest of them this."""
 _SIGN: Final = 24
 """What opens a module."""
+_MARK: Final = 16
+"""The + or − in front of a name."""
 _PADDING: Final = 28
 _STEP: Final = 24
 """Widths are multiples of this, so that modules alike but for a number share a layout."""
@@ -48,7 +50,14 @@ def text_of(part: Part, digits: int) -> Text:
         return _op_text(part, digits)
     title, tag, badge = _heading(part)
     num_ops = quantity(_count(part), "op")
-    return _sized(Text(title, tag, num_ops, "", badge, 0, 46), digits, _SIGN)
+    return _sized(Text(title, tag, num_ops, "", badge, 0, 46), digits, _SIGN + _mark(part))
+
+
+def _mark(part: Part) -> int:
+    """The room for what marks that one of two runs has it alone."""
+    if part.leaf is not None:
+        return 0 if part.leaf.mark is None or part.leaf.mark.status == "both" else _MARK
+    return _MARK if part.boxes and part.boxes[0].status in ("added", "removed") else 0
 
 
 def _heading(part: Part) -> tuple[str, str, str]:
@@ -80,11 +89,11 @@ def _op_text(part: Part, digits: int) -> Text:
     label = part.leaf.label
     if part.boxes:
         title = _path(part.boxes)
-        return _sized(Text(title, part.boxes[-1].type_name, label, look, badge, 0, 60), digits)
+        return _sized(Text(title, part.boxes[-1].type_name, label, look, badge, 0, 60), digits, _mark(part))
     name = below(ops[0].name or "", part.leaf.box.address)
     if name and name != label:
-        return _sized(Text(name, ops[0].kind, look, "", badge, 0, 46), digits)
-    return _sized(Text(label, "", look, "", badge, 0, 46), digits)
+        return _sized(Text(name, ops[0].kind, look, "", badge, 0, 46), digits, _mark(part))
+    return _sized(Text(label, "", look, "", badge, 0, 46), digits, _mark(part))
 
 
 def _path(boxes: list[Box]) -> str:

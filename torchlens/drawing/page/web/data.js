@@ -35,6 +35,7 @@ class Scene {
     this.open = new Uint8Array(this.size);
     this.children = Array.from({ length: this.size }, () => null);
     this.slot = new Int32Array(this.size);
+    this.depth = new Int32Array(this.size);
     this.end = new Int32Array(this.size);
     for (let part = this.size - 1; part >= 0; part--) {
       this.end[part] = this.end[part] || part + 1;
@@ -43,6 +44,7 @@ class Scene {
     }
     for (let part = 1; part < this.size; part++) {
       const parent = this.parent[part];
+      this.depth[part] = this.depth[parent] + 1;
       const siblings = (this.children[parent] ??= []);
       this.slot[part] = siblings.length;
       siblings.push(part);
@@ -106,20 +108,24 @@ class Scene {
     return ["module", names.length === 1 ? names[0] : string(label) || string(type)];
   }
 
-  /** What a name means here; -1 if nothing. */
-  find(kind, name) {
+  /** Whether only the second of two runs has it: both may call something else the same. */
+  isAdded(part) { return this.marks.get(part)?.status === ADDED; }
+
+  /** What a name means here, in the run that is asked for if it is there; -1 if nothing. */
+  find(kind, name, added = false) {
+    let other = -1;
     for (let part = 1; part < this.size; part++) {
-      if (kind === "op" && this.kind[part] === OP) {
-        if (this.text(part, "label") === name) return part;
-        if (this.ops(part).some((op) => string(OPS.label[op]) === name)) return part;
-      } else if (kind === "module" && this.modules.has(part)) {
-        const known = ([label, address, type, calls]) =>
-          string(label) === name || string(address) === name || (string(address) || string(type)) === name ||
-          strings(calls).includes(name);
-        if (this.modules.get(part).boxes.some(known)) return part;
-      }
+      if (!this.goesBy(part, kind, name)) continue;
+      if (this.isAdded(part) === added) return part;
+      if (other < 0) other = part;
     }
-    return -1;
+    return other;
+  }
+
+  goesBy(part, kind, name) {
+    if (kind === "op") return this.kind[part] === OP && (this.text(part, "label") === name || this.ops(part).some((op) => string(OPS.label[op]) === name));
+    return !!this.modules.get(part)?.boxes.some(([label, address, type, calls]) =>
+      string(label) === name || string(address) === name || (string(address) || string(type)) === name || strings(calls).includes(name));
   }
 
   get partOfOp() {

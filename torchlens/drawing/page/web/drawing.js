@@ -138,6 +138,7 @@ function paint() {
   for (const { part } of shownParts) {
     const { element } = drawn.get(`n${part}`), isOpen = scene.isBox(part) && scene.open[part];
     const classes = ["node", ["op", "module", "group"][scene.kind[part]], isOpen ? "open" : "closed"];
+    if (isOpen) classes.push(shadeOf(scene.depth[part]));
     if (scene.kind[part] === OP) classes.push(`kind-${string(OPS.kind[scene.ops(part)[0]])}`);
     if (!isOpen || view.color === "difference") classes.push(paletteNow.of(part));
     classes.push(["", "", "removed", "added"][statusOf(scene, part)]);
@@ -155,6 +156,9 @@ function paint() {
     element.classList.toggle("dim", !!lit && !curve.links.some((link) => lit.has(source[link]) && lit.has(target[link])));
   }
 }
+
+/** Deeper is darker; far down each box is only told from the one around it. */
+const shadeOf = (depth) => `l${depth < 5 ? depth : 4 - (depth % 2)}`;
 
 function hasLit(scene, part, lit) {
   if (scene.kind[part] === OP) return lit.has(part);

@@ -9,6 +9,7 @@ const viewName = (raw) => (raw.rolled ? "rolled" : "unrolled");
 function fragmentNow() {
   const parts = [], name = view.selected > 0 ? view.scene.name(view.selected) : null;
   if (name) parts.push(`${name[0]}=${encodeURIComponent(name[1]).replaceAll("%3A", ":")}`);
+  if (name && view.scene.isAdded(view.selected)) parts.push("run=2");
   if (view.number) parts.push(`view=${viewName(DATA.scenes[view.number])}`);
   return parts.length ? `#${parts.join("&")}` : "";
 }
@@ -37,7 +38,7 @@ function goToFragment() {
   const wanted = Math.max(DATA.scenes.findIndex((raw) => viewName(raw) === given.get("view")), 0);
   if (wanted !== view.number) showScene(wanted, 0);
   for (const kind of ["op", "module"]) {
-    const part = given.has(kind) ? view.scene.find(kind, given.get(kind)) : -1;
+    const part = given.has(kind) ? view.scene.find(kind, given.get(kind), given.get("run") === "2") : -1;
     if (part > 0) return visit(part);
     if (given.has(kind)) say(`There is no ${kind} ${plain(given.get(kind))} here.`, true);
   }

@@ -56,10 +56,9 @@ function setAll(open) {
 
 /** Opens the outermost level of which something is closed, or closes the innermost of which something is open. */
 function stepLevel(open) {
-  const scene = view.scene, depth = new Int32Array(scene.size);
+  const scene = view.scene, { depth } = scene;
   let level = open ? Infinity : 0;
   for (let part = 1; part < scene.size; part++) {
-    depth[part] = depth[scene.parent[part]] + 1;
     if (!scene.isBox(part) || !!scene.open[part] === open) continue;
     level = open ? Math.min(level, depth[part]) : Math.max(level, depth[part]);
   }
