@@ -56,6 +56,7 @@ def test_the_slash_key_searches_and_arrows_choose(resnet: Page) -> None:
     resnet.keyboard.press("/")
     resnet.keyboard.type("conv1")
     names = resnet.locator("#results .result").all_text_contents()
+    assert resnet.locator("[role=status]").text_content() == "8 found"
     assert names[:4] == ["conv1Conv2d"] * 4
     resnet.keyboard.press("ArrowDown")
     resnet.keyboard.press("ArrowDown")
@@ -75,6 +76,7 @@ def test_a_click_on_a_result_goes_there(resnet: Page) -> None:
 def test_nothing_found_is_said_and_escape_leaves(resnet: Page) -> None:
     resnet.fill("#search", "no such thing")
     assert "Nothing" in resnet.locator("#results").inner_text()
+    assert "Nothing" in (resnet.locator("[role=status]").text_content() or "")
     resnet.keyboard.press("Escape")
     assert not resnet.locator("#results").is_visible()
 

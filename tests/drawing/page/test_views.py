@@ -247,6 +247,8 @@ def test_the_address_names_the_node_on_load_on_selection_and_on_back(
         page.evaluate("() => { location.hash = '#op=nothing%20like%20it' }")
         page.wait_for_selector("#status.aloud")
         assert "nothing like it" in (page.locator("#status").text_content() or "")
+        page.keyboard.press("Escape")
+        assert page.locator("#status.aloud").count() == 0
 
 
 def two_runs() -> str:

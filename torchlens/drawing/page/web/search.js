@@ -62,6 +62,7 @@ function showResults() {
     all.length > found.length ? h("li", { class: "rest" }, `${grouped(all.length - found.length)} more`) : "", none ? h("li", { class: "rest" }, "Nothing is called that.") : "",
   );
   choose(0);
+  say(none ? "Nothing is called that." : all.length ? `${grouped(all.length)} found` : "");
 }
 
 function whereabouts(scene, part) {

@@ -6,6 +6,11 @@ function say(text, aloud = false) {
   byId("status").classList.toggle("aloud", aloud);
 }
 
+/** What was said on the screen goes with the next thing that is done. */
+const hush = () => byId("status").classList.remove("aloud");
+addEventListener("pointerdown", hush);
+addEventListener("keydown", hush);
+
 function select(part) {
   if (part !== view.selected) passShown = 0;
   view.selected = part;
