@@ -100,8 +100,10 @@ def test_the_selected_node_is_kept_where_the_other_view_has_it(
         page.keyboard.press("r")
         assert selected(page) == "tanh_1"
         assert fragment(page) == "#op=tanh_1&view=rolled"
+        page.keyboard.press("p")
+        assert page.locator("#details option:checked").text_content() == "tanh_1:3"
         page.keyboard.press("r")
-        assert selected(page) == "tanh_1:1"
+        assert selected(page) == "tanh_1:3"
 
 
 def legend(page: Page) -> str:

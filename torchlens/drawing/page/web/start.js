@@ -66,8 +66,9 @@ function showScene(number, selected) {
 
 function switchScene(number = (view.number + 1) % DATA.scenes.length) {
   if (number === view.number) return;
-  const to = sceneNumbered(number);
-  showScene(number, counterpart(view.scene, view.selected, to));
+  const to = sceneNumbered(number), op = passOf(view.scene, view.selected), part = counterpart(view.scene, view.selected, to);
+  passShown = Math.max(to.ops(part).indexOf(op), 0);
+  showScene(number, part);
   writeFragment();
   draw();
 }

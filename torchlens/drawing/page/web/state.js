@@ -69,11 +69,16 @@ function stepLevel(open) {
   view.version++;
 }
 
+/** The op of a part that is looked at: of a layer one pass; undefined for a box. */
+function passOf(scene, part) {
+  const ops = scene.ops(part);
+  return ops[passShown] ?? ops[0];
+}
+
 /** The part of another scene that stands for the same: by op, or by module and call. */
 function counterpart(from, part, to) {
   if (part <= 0) return 0;
-  const ops = from.ops(part);
-  if (ops.length) return to.partOfOp.get(ops[0]) ?? 0;
+  if (from.kind[part] === OP) return to.partOfOp.get(passOf(from, part)) ?? 0;
   const name = from.kind[part] === MODULE ? from.modules.get(part).boxes[0] : null;
   if (!name) return 0;
   const [, address, , calls] = name;
