@@ -87,7 +87,9 @@ def arrow_text(arrow: Arrow, num_inputs: int) -> str:
         positions = dict.fromkeys(position for link in arrow.links for position in link.positions)
         names = [shortened(argument_name(target, position)) for position in positions]
     count = arrow.count
-    told = count > 1 and (arrow.returns or leaves_several(arrow) or count != arrow.target.num_runs)
+    told = count > 1 and (
+        arrow.returns or arrow.later or leaves_several(arrow) or count != arrow.target.num_runs
+    )
     times = f"×{count}" if told else ""
     text = " ".join(filter(None, (listed(names, 2), str(shape), times)))
     ends = siblings_text(arrow)

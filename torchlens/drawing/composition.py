@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from torchlens.drawing.crossing import crosses_calls
@@ -95,6 +96,9 @@ class Arrow:
     links: list[Link] = field(default_factory=list[Link])
     numbers: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """For each link, which of the siblings that the nodes stand for it leads from and to."""
+
+    later: bool = False
+    """Whether it leads forward, and to a later pass or another of several like siblings all the same."""
 
     @property
     def returns(self) -> bool:
@@ -243,17 +247,26 @@ class _Composer:
         return node
 
     def _arrows(self) -> Iterator[Arrow]:
-        found: dict[tuple[int, int], Arrow] = {}
+        found: dict[tuple[int, int, bool], Arrow] = {}
         for link in self._scene.links:
             source, sibling = self._place[link.source.index]
             target, other = self._place[link.target.index]
             if source is target and not _loops(source, link, sibling != other):
                 continue
-            key = source.order, target.order
-            arrow = found.get(key) or found.setdefault(key, Arrow(source, target))
+            common = siblings_in_common(source, target)
+            step = other // (target.siblings // common) - sibling // (source.siblings // common)
+            later = source.start < target.start and (link.later or step != 0)
+            key = source.order, target.order, later
+            arrow = found.get(key) or found.setdefault(key, Arrow(source, target, later=later))
             arrow.links.append(link)
             arrow.numbers.append((sibling, other))
         yield from found.values()
+
+
+def siblings_in_common(source: Node, target: Node) -> int:
+    """How many like siblings the innermost frame stands for that holds two nodes."""
+    pairs = takewhile(lambda pair: pair[0] is pair[1], zip(source.around, target.around))
+    return [frame.siblings for frame, _ in pairs][-1]
 
 
 def _runs_of(item: Item, kind: NodeKind) -> int:

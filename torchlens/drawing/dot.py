@@ -153,9 +153,9 @@ class _Writer:
             "color": quoted(_STATUS[status]),
         }
         ends = arrow.source.name, arrow.target.name
-        if arrow.returns:
+        if arrow.returns or arrow.later:
             attributes["style"] = "dashed"
-            if ends[0] != ends[1]:
+            if arrow.returns and ends[0] != ends[1]:
                 attributes["dir"] = "back"
                 ends = ends[::-1]
         elif any("host" in link.positions for link in arrow.links):

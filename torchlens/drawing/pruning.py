@@ -38,14 +38,14 @@ def _copy(box: Box, parent: Box | None, out: set[Leaf]) -> Box | None:
 
 def _links_past(scene: Scene, out: set[Leaf], kept: dict[Leaf, Leaf]) -> list[Link]:
     sources = _Sources(scene, out)
-    found: dict[tuple[int, int], Link] = {}
+    found: dict[tuple[int, int, bool], Link] = {}
     for link in scene.links:
         if link.target in out:
             continue
         for source, edges in sources.of(link).items():
             ends = kept[source], kept[link.target]
-            key = ends[0].index, ends[1].index
-            past = found.get(key) or found.setdefault(key, Link(*ends, status=link.status))
+            key = ends[0].index, ends[1].index, link.later
+            past = found.get(key) or found.setdefault(key, Link(*ends, status=link.status, later=link.later))
             past.edges.update(edges)
             past.positions.update(link.positions)
             past.shape.merge(link.shape)

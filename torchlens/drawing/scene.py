@@ -176,7 +176,7 @@ def below(label: str, address: str) -> str:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Link:
-    """What flows from one leaf into another: all edges of the graph between their ops."""
+    """What flows from one leaf into another, in one pass or into a later one: the edges between their ops."""
 
     source: Leaf
     target: Leaf
@@ -188,6 +188,8 @@ class Link:
     """The argument positions it fills, in order."""
     shape: ShapeRange = field(default_factory=ShapeRange)
     """Of the argument as the target read it."""
+    later: bool = False
+    """Whether it leads to a later pass: both leaves ran again between the ops of each of its edges."""
     status: Status | None = None
     """None in a scene of one run."""
 

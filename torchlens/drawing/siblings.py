@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from torchlens.drawing.composition import Arrow, Frame, Node
+from torchlens.drawing.composition import Arrow, Frame, Node, siblings_in_common
 from torchlens.drawing.scene import Item, Leaf, name_of, path_to
 from torchlens.report.amounts import listed
 
@@ -18,13 +18,13 @@ def leaves_several(arrow: Arrow) -> bool:
 def siblings_text(arrow: Arrow) -> str:
     """What a reader would not guess: that data leaves the last of like siblings and enters the first.
 
-    `from blocks.3`, where it leaves another than the last; `to each`, where it enters all of them; `to the
-    next` where an arrow that does not lead back goes from one sibling to another. Of dashed arrows nothing.
+    `from blocks.3`, where it leaves another than the last; `to each`, where it enters all of them. Of dashed
+    arrows, which go from one sibling to the next, nothing.
     """
-    if arrow.returns:
+    if arrow.returns or arrow.later:
         return ""
     sources, targets = _places(arrow)
-    common = _common(arrow)
+    common = siblings_in_common(arrow.source, arrow.target)
     leaves, enters = arrow.source.siblings // common, arrow.target.siblings // common
     texts: list[str] = []
     if leaves > 1 and len(sources) < leaves and set(sources) != {leaves - 1}:
@@ -33,34 +33,18 @@ def siblings_text(arrow: Arrow) -> str:
         texts.append("to each")
     elif enters > 1 and set(targets) != {0}:
         texts.append(f"to {_listed(arrow, arrow.target, targets.values())}")
-    return " ".join([*texts, *_between(arrow, common)])
-
-
-def _between(arrow: Arrow, common: int) -> Iterator[str]:
-    """What goes from one sibling of the frame around both ends to another."""
-    steps = {
-        target // (arrow.target.siblings // common) - source // (arrow.source.siblings // common)
-        for source, target in arrow.numbers
-    }
-    if steps != {0}:
-        also = "also " if 0 in steps else ""
-        yield f"{also}to the next" if steps <= {0, 1} else f"{also}to later ones"
+    return " ".join(texts)
 
 
 def _places(arrow: Arrow) -> tuple[dict[int, Leaf], dict[int, Leaf]]:
     """The siblings at both ends, by their place in one sibling of the frame around both; a leaf of each."""
-    common = _common(arrow)
+    common = siblings_in_common(arrow.source, arrow.target)
     leaves, enters = arrow.source.siblings // common, arrow.target.siblings // common
     sources, targets = dict[int, Leaf](), dict[int, Leaf]()
     for link, (source, target) in zip(arrow.links, arrow.numbers):
         sources.setdefault(source % leaves, link.source)
         targets.setdefault(target % enters, link.target)
     return dict(sorted(sources.items())), dict(sorted(targets.items()))
-
-
-def _common(arrow: Arrow) -> int:
-    """How many siblings the innermost frame stands for that holds both ends."""
-    return _around_both(arrow)[-1].siblings
 
 
 def _around_both(arrow: Arrow) -> Sequence[Frame]:
