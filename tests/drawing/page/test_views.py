@@ -230,6 +230,18 @@ def test_texts_stand_out_from_what_is_behind_them(
             assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground_color)
 
 
+def test_boxes_do_not_darken_one_another(browser: Browser, page_html: Pages, tmp_path: Path) -> None:
+    with shown(browser, page_html("unet"), tmp_path) as page:
+        page.click("#open-all")
+        page.keyboard.press("0")
+        settle(page)
+        fills = page.locator("#world .node.open > .body").evaluate_all(
+            "(bodies) => bodies.map((body) => getComputedStyle(body).fill)"
+        )
+        assert len(fills) == len(set(fills)) == 4  # as deep as it goes, each told from the one around it
+        assert all(fill.startswith("color(srgb ") and "/" not in fill for fill in fills)  # opaque
+
+
 def test_the_address_names_the_node_on_load_on_selection_and_on_back(
     browser: Browser, page_html: Pages, tmp_path: Path
 ) -> None:
