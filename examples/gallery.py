@@ -107,8 +107,8 @@ def pictures() -> Iterator[Shown]:
         "gpt2_attention",
         "One module with its surroundings",
         "`focus=` draws a module and what it is linked to; `hide=` leaves ops out, here free ones.",
-        'trace.draw("attention.png", focus="transformer.h.3.attn", hide=tl.where(lambda op: op.flops == 0))',
-        lambda path: trace.draw(path, focus="transformer.h.3.attn", hide=tl.where(lambda op: op.flops == 0)),
+        'trace.draw("attention.png", focus="transformer.h.3.attn", hide=tl.where(lambda op: not op.flops))',
+        lambda path: trace.draw(path, focus="transformer.h.3.attn", hide=tl.where(lambda op: not op.flops)),
     )
     swin = tl.trace(torchvision.models.swin_t().eval(), torch.randn(1, 3, 64, 64))
     yield Shown(

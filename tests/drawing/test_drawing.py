@@ -207,3 +207,38 @@ def test_modules_without_ops_are_not_drawn_of_two_runs_either() -> None:
     other = nn.Sequential(one[1], nn.Identity(), one[2])
     bundle = tl.Bundle({"a": tl.trace(one, floats(3, 4)), "b": tl.trace(other, floats(3, 4))})
     assert all("Identity" not in line for lines in drawn(bundle).nodes.values() for line in lines)
+
+
+def test_statistics_are_of_pages_and_can_be_left_out(tmp_path: Path) -> None:
+    trace = traced("StackedBlocks")
+    sizes = []
+    for statistics in (True, False):
+        trace.draw(tmp_path / "page.html", statistics=statistics)
+        sizes.append((tmp_path / "page.html").stat().st_size)
+    assert sizes[0] > sizes[1]
+    with pytest.raises(tl.errors.OptionError, match="statistics=False is for .html pages"):
+        trace.draw(statistics=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"program": "neato"}, "program='neato' is none of 'graphviz-pure', 'dot'"),
+        ({"time_limit": -1}, "time_limit is a number of seconds above 0"),
+        ({"rolled": "no"}, "rolled is 'no'; give True or False"),
+        ({"path": "picture.jpg"}, "'picture.jpg' ends in no form of a picture"),
+    ],
+)
+def test_options_are_checked_before_anything_is_drawn(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(tl.errors.OptionError, match=message):
+        traced("Looped").draw(**options)
+
+
+def test_two_runs_are_named_where_there_are_more() -> None:
+    trace = traced("Looped")
+    pair, three = tl.Bundle({"a": trace, "b": trace}), tl.Bundle({"a": trace, "b": trace, "c": trace})
+    assert pair.draw() == pair.draw(None, "a", "b") == three.draw(a="a", b="b")
+    with pytest.raises(tl.errors.InputError, match="this bundle has 3: 'a', 'b', 'c'; name two"):
+        three.draw()
+    with pytest.raises(tl.errors.InputError, match="only one run is named; name both of 'a', 'b'"):
+        pair.draw(None, "a")

@@ -98,7 +98,7 @@ def test_skips_from_each_block_to_each_block_are_counted() -> None:
     assert arrows(u_net, 8)["tanh_1", "add_1"] == "other 3×4 ×4 to each"
 
 
-def test_what_goes_to_a_later_op_of_the_next_block_says_so() -> None:
+def test_what_goes_to_a_later_op_of_the_next_block_is_dashed() -> None:
     class Passes(nn.Module):
         def forward(self, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
             now = x.sin()
@@ -112,9 +112,33 @@ def test_what_goes_to_a_later_op_of_the_next_block_says_so() -> None:
 
     model = Runs(passed_on, **{f"b{at}": Passes() for at in range(5)})
     picture = drawn(tl.trace(model, torch.ones(3, 4)))
-    labels = {ends: arrow.label for ends, arrow in zip(picture.ends(), picture.arrows)}
-    assert labels["sin_1", "mul_1"] == "3×4"
-    assert labels["sin_1", "add_1"] == "other 3×4 ×4 to the next"
+    found = {ends: arrow for ends, arrow in zip(picture.ends(), picture.arrows)}
+    assert (found["sin_1", "mul_1"].label, found["sin_1", "mul_1"].style) == ("3×4", "solid")
+    later = found["sin_1", "add_1"]
+    assert (later.label, later.style, later.returns) == ("other 3×4 ×4", "dashed", False)
+
+
+def test_what_goes_to_a_later_op_of_the_next_pass_is_dashed_and_what_stays_in_one_is_not() -> None:
+    def steps(x: Tensor) -> Tensor:
+        before, mask = torch.zeros_like(x), torch.ones_like(x)
+        for _ in range(3):
+            now = torch.relu(x)
+            x = now + torch.cos(before) * mask
+            before = now
+        return x
+
+    trace = tl.trace(steps, torch.ones(3, 4))
+    picture = drawn(trace, rolled=True)
+    dashed = {ends for ends, arrow in zip(picture.ends(), picture.arrows) if arrow.style == "dashed"}
+    assert dashed == {("relu_1", "cos_1"), ("add_1", "relu_1")}
+    assert set(dashed) == {
+        (parent.layer.layer_label, child.layer.layer_label)
+        for child in trace.ops
+        for parent in child.parents
+        if "zeros_like_1" != parent.layer.layer_label
+        and (child.layer.num_passes, parent.layer.num_passes) == (3, 3)
+        and child.pass_number > parent.pass_number
+    }
 
 
 def test_convolutions_of_other_dilations_are_drawn_apart() -> None:

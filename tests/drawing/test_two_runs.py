@@ -423,7 +423,7 @@ def test_a_changed_weight_colours_what_depends_on_it() -> None:
     apart, size = (ours - theirs).abs(), torch.maximum(ours.abs(), theirs.abs())
     relative = float((apart / size).max())
     assert marks["linear_2:1"].distance == pytest.approx(relative)
-    assert marks["linear_2:1"].text == f"max |a−b| {float(apart.max()):.1e}, relative {relative:.1e}"
+    assert marks["linear_2:1"].text == f"max |a−b| {float(apart.max()):.2g}, relative {relative:.2g}"
     assert marks["output_1:1"].distance == marks["linear_2:1"].distance
 
 
