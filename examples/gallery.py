@@ -96,6 +96,7 @@ def pictures() -> Iterator[Shown]:
     yield from pictures_of_resnets(torchvision.models.resnet18().eval())
     gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
     trace = tl.trace(gpt2, torch.arange(16)[None])
+    views = [tl.func(name) for name in ("view", "reshape", "transpose", "contiguous")]
     yield Shown(
         "gpt2",
         "GPT-2: twelve blocks as one",
@@ -106,9 +107,9 @@ def pictures() -> Iterator[Shown]:
     yield Shown(
         "gpt2_attention",
         "One module with its surroundings",
-        "`focus=` draws a module and what it is linked to; `hide=` leaves ops out, here free ones.",
-        'trace.draw("attention.png", focus="transformer.h.3.attn", hide=tl.where(lambda op: not op.flops))',
-        lambda path: trace.draw(path, focus="transformer.h.3.attn", hide=tl.where(lambda op: not op.flops)),
+        "`focus=` draws a module and what it is linked to; `hide=` leaves ops out, here views.",
+        'trace.draw("attention.png", focus="transformer.h.3.attn", hide=views)  # tl.func("view") | ...',
+        lambda path: trace.draw(path, focus="transformer.h.3.attn", hide=views),
     )
     swin = tl.trace(torchvision.models.swin_t().eval(), torch.randn(1, 3, 64, 64))
     yield Shown(

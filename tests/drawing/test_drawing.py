@@ -216,7 +216,7 @@ def test_statistics_are_of_pages_and_can_be_left_out(tmp_path: Path) -> None:
         trace.draw(tmp_path / "page.html", statistics=statistics)
         sizes.append((tmp_path / "page.html").stat().st_size)
     assert sizes[0] > sizes[1]
-    with pytest.raises(tl.errors.OptionError, match="statistics=False is for .html pages"):
+    with pytest.raises(tl.errors.OptionError, match=r"statistics=False is for .html pages"):
         trace.draw(statistics=False)
 
 

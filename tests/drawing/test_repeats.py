@@ -201,4 +201,4 @@ def test_parallel_branches_fold_and_say_how_often_the_input_is_read() -> None:
     picture = drawn(tl.trace(model, torch.ones(3, 4)))
     assert not any(arrow.returns for arrow in picture.arrows)
     (into,) = [arrow for arrow in picture.arrows if arrow.target == picture.node("stack_1")]
-    assert into.label == "tensors[0], tensors[1] and 3 more 3×4 ×5"
+    assert into.label == "tensors[0], tensors[1], tensors[2] and 2 more\n3×4 ×5"

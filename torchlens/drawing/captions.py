@@ -18,7 +18,7 @@ from torchlens.report.sizes import shape_of
 
 Style: TypeAlias = Literal["name", "type", "plain", "small"]
 _MOST_NAMES = 4
-_MOST_ON_LINE = 40
+_MOST_ON_LINE = 30
 """Characters of an arrow's words that stand on one line."""
 _LONGEST = 60
 """Characters of a name that are shown."""
@@ -90,10 +90,17 @@ def arrow_text(arrow: Arrow, num_inputs: int) -> str:
     told = count > 1 and (
         arrow.returns or arrow.later or leaves_several(arrow) or count != arrow.target.num_runs
     )
-    times = f"×{count}" if told else ""
-    text = " ".join(filter(None, (listed(names, 2), str(shape), times)))
-    ends = siblings_text(arrow)
-    return text + ("\n" if len(text) + len(ends) > _MOST_ON_LINE else " ") + ends if ends else text
+    words = [listed(names, 3), f"{shape} ×{count}" if told else str(shape), siblings_text(arrow)]
+    return _in_lines([word for word in words if word])
+
+
+def _in_lines(words: Sequence[str]) -> str:
+    """Words side by side, in lines that are not too long."""
+    text = words[0] if words else ""
+    for word in words[1:]:
+        last = text.rpartition("\n")[2]
+        text += ("\n" if len(last) + len(word) >= _MOST_ON_LINE else " ") + word
+    return text
 
 
 def tooltip(node: Node) -> str:
