@@ -1,4 +1,4 @@
-"""DOT text read back: the nodes with their words, the frames with their titles, the arrows as data flows."""
+"""Reads DOT text back: nodes, clusters and arrows with their words."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Drawn:
     colors: dict[str, str] = field(default_factory=dict)
     """What they are filled with."""
     tooltips: dict[str, str] = field(default_factory=dict)
-    frames: dict[str, list[str]] = field(default_factory=dict)
+    clusters: dict[str, list[str]] = field(default_factory=dict)
     """The lines of their titles."""
-    frame_of: dict[str, str] = field(default_factory=dict)
-    """By the name of a node or a frame the name of the frame that it stands in directly."""
+    cluster_of: dict[str, str] = field(default_factory=dict)
+    """By the name of a node or a cluster the name of the cluster that it stands in directly."""
     arrows: list[DrawnArrow] = field(default_factory=list)
     below: list[str] = field(default_factory=list)
     """What stands below the picture: title, notes, legend."""
@@ -78,7 +78,7 @@ def read_dot(text: str) -> Drawn:
     return drawn
 
 
-def _read_nodes(graph: Any, frame: str, drawn: Drawn) -> None:
+def _read_nodes(graph: Any, around: str, drawn: Drawn) -> None:
     for node in graph.get_nodes():
         name = node.get_name()
         if name in ("node", "edge", "graph"):
@@ -87,11 +87,11 @@ def _read_nodes(graph: Any, frame: str, drawn: Drawn) -> None:
         drawn.nodes[name] = _lines(node.get("label"))
         drawn.colors[name] = _text(node.get("fillcolor"))
         drawn.tooltips[name] = _text(node.get("tooltip"))
-        drawn.frame_of[name] = frame
+        drawn.cluster_of[name] = around
     for cluster in graph.get_subgraphs():
         name = cluster.get_name()
-        drawn.frames[name] = _lines(dict(_attributes(cluster))["label"])
-        drawn.frame_of[name] = frame
+        drawn.clusters[name] = _lines(dict(_attributes(cluster))["label"])
+        drawn.cluster_of[name] = around
         _read_nodes(cluster, name, drawn)
 
 

@@ -150,10 +150,10 @@ def test_a_module_with_one_op_is_drawn_as_that_op() -> None:
 
 
 def test_calls_of_a_module_are_numbered_where_there_are_several() -> None:
-    titles = [lines[0] for lines in drawn(traced("ReusedBlock")).frames.values()]
+    titles = [lines[0] for lines in drawn(traced("ReusedBlock")).clusters.values()]
     assert titles == ["ReusedBlock", "block:1", "block:2", "block:3"]
-    frames = drawn(traced("ReusedBlock"), rolled=True).frames.values()
-    assert ["block", "ResidualBlock 3 calls"] in frames
+    clusters = drawn(traced("ReusedBlock"), rolled=True).clusters.values()
+    assert ["block", "ResidualBlock 3 calls"] in clusters
 
 
 def test_number_names_have_the_name_around_them() -> None:

@@ -17,7 +17,7 @@ from tests.drawing.traces import traced
 from tests.programs import random_source
 from tests.programs.examples import EXAMPLES
 from tests.programs.random_source import Program
-from torchlens.drawing.composition import Composition, Folding, Frame, Node, compose
+from torchlens.drawing.composition import Cluster, Composition, Folding, Node, compose
 from torchlens.drawing.focusing import cut_out
 from torchlens.drawing.one_run import build_scene
 from torchlens.drawing.pruning import without
@@ -49,7 +49,7 @@ def test_leaves_links_and_counts_are_whole_however_it_is_opened(name: str, rolle
     for composition in compositions(scene, name):
         assert_nodes(scene, composition)
         assert_arrows(scene, composition)
-        assert_frames(composition.top, scene.top)
+        assert_clusters(composition.top, scene.top)
 
 
 def assert_nodes(scene: Scene, composition: Composition) -> None:
@@ -62,7 +62,7 @@ def assert_nodes(scene: Scene, composition: Composition) -> None:
         shown = [leaf for leaf, of in zip(scene.leaves, composition.node_of) if of is node]
         named = [leaf for item in node.items for leaf in leaves_of(item)]
         assert set(named) <= set(shown)
-        assert len(shown) % len(named) == 0  # as often in every like sibling of the frames around it
+        assert len(shown) % len(named) == 0  # as often in every like sibling of the clusters around it
         if node.kind == "module":
             siblings = len(shown) // len(named)
             assert node.num_runs == siblings * sum(
@@ -97,22 +97,22 @@ def assert_arrows(scene: Scene, composition: Composition) -> None:
             assert node.kind != "op"  # what an op feeds itself is seen
 
 
-def assert_frames(frame: Frame, box: Box) -> None:
-    """Frames stand within one another as the boxes do that they show."""
-    assert frame.parts
-    assert not frame.boxes or frame.boxes[0] is box
-    for part in frame.parts:
+def assert_clusters(cluster: Cluster, box: Box) -> None:
+    """Clusters stand within one another as the boxes do that they show."""
+    assert cluster.parts
+    assert not cluster.boxes or cluster.boxes[0] is box
+    for part in cluster.parts:
         if isinstance(part, Node):
             assert {around(item) for item in part.items} == {box} or part.kind != "rest"
             assert around(part.items[0]) is box
         elif part.boxes:
             assert part.boxes[0].parent is box
             assert part.times == len(part.boxes)
-            assert_frames(part, part.boxes[0])
+            assert_clusters(part, part.boxes[0])
         else:
             assert part.times > 1
             assert {around(item) for item in part.span} == {box}
-            assert_frames(part, box)
+            assert_clusters(part, box)
 
 
 def around(item: Item) -> Box | None:
@@ -139,7 +139,7 @@ def test_random_programs_of_which_random_ops_are_hidden(program: Program, rolled
         for composition in compositions(shown, program.source):
             assert_nodes(shown, composition)
             assert_arrows(shown, composition)
-            assert_frames(composition.top, shown.top)
+            assert_clusters(composition.top, shown.top)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -80,12 +80,12 @@ def test_modules_in_which_no_op_runs_are_not_drawn() -> None:
     for rolled in (False, True):
         picture = drawn(trace, rolled=rolled)
         assert picture.titles() == ["input_1", "1.1 Linear", "1.2 ReLU", "output_1"]
-        assert [lines[0] for lines in picture.frames.values()] == ["Sequential", "1"]
+        assert [lines[0] for lines in picture.clusters.values()] == ["Sequential", "1"]
     with pytest.raises(tl.errors.IncompleteError, match=r"nothing of '0' to draw: .* no op ran in it"):
         trace.draw(focus="0")
 
 
-def test_rolled_a_module_whose_ops_stand_in_another_has_no_frame() -> None:
+def test_rolled_a_module_whose_ops_stand_in_another_has_no_cluster() -> None:
     shared = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     second = nn.Sequential(models.Wrapper(shared), nn.Tanh())
     trace = tl.trace(nn.Sequential(models.Wrapper(shared), second, nn.Sigmoid()), torch.ones(3, 4))
@@ -98,7 +98,7 @@ def test_rolled_a_module_whose_ops_stand_in_another_has_no_frame() -> None:
         "2 Sigmoid",
         "output_1",
     ]
-    assert all(name in picture.frame_of.values() for name in picture.frames)
+    assert all(name in picture.cluster_of.values() for name in picture.clusters)
 
 
 # ---- runs that did not end, that kept little, that are no single model ---------------------------
@@ -130,14 +130,14 @@ def test_values_are_not_needed(name: str) -> None:
         assert trace.draw(**options).dot == traced(name).draw(**options).dot
 
 
-def test_a_block_with_several_models_has_a_frame_for_each() -> None:
+def test_a_block_with_several_models_has_a_cluster_for_each() -> None:
     one, other = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Sequential(nn.Tanh(), nn.Sigmoid())
     x = floats(3, 4)
     with tl.capture({"one": one, "other": other}) as trace:
         y = other(one(x) * 2)
         one(y)
     picture = drawn(trace)
-    assert list(picture.frames.values()) == [
+    assert list(picture.clusters.values()) == [
         ["one:1", "Sequential"],
         ["other", "Sequential"],
         ["one:2", "Sequential"],
@@ -147,8 +147,8 @@ def test_a_block_with_several_models_has_a_frame_for_each() -> None:
     assert beside == ["mul_1", "other.0 Tanh", "other.1 Sigmoid", "output_2", "one:2 Sequential"]
 
 
-def test_a_function_without_a_module_has_no_frame() -> None:
-    assert drawn(tl.trace(torch.relu, floats(3, 4))).frames == {}
+def test_a_function_without_a_module_has_no_cluster() -> None:
+    assert drawn(tl.trace(torch.relu, floats(3, 4))).clusters == {}
 
 
 # ---- two runs ------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def says_how_to_open_it(picture: Drawn) -> bool:
 
 
 def all_lines(picture: Drawn) -> list[str]:
-    return [line for lines in (*picture.nodes.values(), *picture.frames.values()) for line in lines]
+    return [line for lines in (*picture.nodes.values(), *picture.clusters.values()) for line in lines]
 
 
 def test_the_middle_of_a_long_row_is_left_out_and_counted() -> None:
@@ -178,7 +178,7 @@ def test_focus_draws_a_module_and_what_it_is_linked_to() -> None:
 @pytest.mark.parametrize(("focus", "count"), [("block", 3), ("block:2", 1)])
 def test_focus_takes_a_module_with_all_its_calls_or_one_call(focus: str, count: int) -> None:
     picture = drawn(traced("ReusedBlock"), focus=focus)
-    assert sum(lines[1:] == ["ResidualBlock"] for lines in picture.frames.values()) == count
+    assert sum(lines[1:] == ["ResidualBlock"] for lines in picture.clusters.values()) == count
 
 
 def test_focus_on_the_root_draws_all() -> None:
@@ -210,7 +210,7 @@ def test_focus_on_a_large_module_in_a_long_row_shows_that_module() -> None:
         return x
 
     picture = drawn(tl.trace(Runs(chained, **parts), X), focus="b28")
-    assert ["b28", "Runs"] in picture.frames.values()
+    assert ["b28", "Runs"] in picture.clusters.values()
     assert len(picture.nodes) <= MOST
     assert {"b29 Linear", "sin_1"} <= set(picture.titles())
 

@@ -106,7 +106,7 @@ def test_modules_of_which_all_is_hidden_have_no_frame() -> None:
     trace = tl.trace(
         Runs(runs, first=Runs(shows), last=Runs(lambda self, x: x.sin().cos())), torch.ones(3, 4)
     )
-    titles = [lines[0] for lines in drawn(trace, hide=tl.func("view")).frames.values()]
+    titles = [lines[0] for lines in drawn(trace, hide=tl.func("view")).clusters.values()]
     assert titles == ["Runs", "last"]
 
 

@@ -24,9 +24,9 @@ def block(width: int = 4, act: Callable[[], nn.Module] = nn.ReLU) -> nn.Module:
 
 
 def folds(model: nn.Module, **options: Any) -> list[str]:
-    """The titles of all that stands for several, frames first."""
+    """The titles of all that stands for several, clusters first."""
     picture = drawn(tl.trace(model, torch.ones(3, 4)), **options)
-    titles = [lines[0] for lines in (*picture.frames.values(), *picture.nodes.values())]
+    titles = [lines[0] for lines in (*picture.clusters.values(), *picture.nodes.values())]
     return [title for title in titles if " ... " in title]
 
 
@@ -99,8 +99,8 @@ def test_alternating_blocks_repeat_as_pairs() -> None:
     model = chain(*(part for _ in range(4) for part in (block(), block(act=nn.Tanh))))
     assert folds(model) == ["b0 ... b7 ×4"]
     picture = drawn(tl.trace(model, torch.ones(3, 4)))
-    (group,) = [name for name, lines in picture.frames.items() if lines[0] == "b0 ... b7 ×4"]
-    inside = [picture.frames[name][0] for name, around in picture.frame_of.items() if around == group]
+    (group,) = [name for name, lines in picture.clusters.items() if lines[0] == "b0 ... b7 ×4"]
+    inside = [picture.clusters[name][0] for name, around in picture.cluster_of.items() if around == group]
     assert inside == ["b0", "b1"]
 
 

@@ -148,7 +148,7 @@ def test_convolutions_of_other_dilations_are_drawn_apart() -> None:
             for each in dilations
         ]
         picture = drawn(tl.trace(nn.Sequential(*layers), torch.ones(1, 4, 9)))
-        return [lines[0] for lines in picture.frames.values() if "×" in lines[0]]
+        return [lines[0] for lines in picture.clusters.values() if "×" in lines[0]]
 
     assert stack([2] * 4) == ["0 ... 3 ×4"]
     assert stack([1, 2, 3, 4]) == []

@@ -1,4 +1,4 @@
-"""The words on nodes, frames and arrows, as plain lines of text."""
+"""The words on nodes, clusters and arrows, as plain lines of text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from torchlens._trace.state import Buffer, Param
 from torchlens._values.geometry import dtype_name
 from torchlens.drawing.arguments import argument_name
-from torchlens.drawing.composition import Arrow, Frame, Node
+from torchlens.drawing.composition import Arrow, Cluster, Node
 from torchlens.drawing.params import num_params
 from torchlens.drawing.scene import Box, Item, Leaf, leaves_of, name_of
 from torchlens.drawing.siblings import leaves_several, siblings_text
@@ -59,15 +59,15 @@ def node_lines(node: Node) -> list[Line]:
     return [line for line in lines if line.words]
 
 
-def frame_lines(frame: Frame) -> list[Line]:
+def cluster_lines(cluster: Cluster) -> list[Line]:
     """The title of an open module: its name, its class, and how often it runs or repeats."""
-    times = f"×{frame.times}" if frame.times > 1 else ""
-    if not frame.boxes:
-        return [_line((_ends(frame.span), "name"), (times, "name"))]
-    box = frame.boxes[0]
+    times = f"×{cluster.times}" if cluster.times > 1 else ""
+    if not cluster.boxes:
+        return [_line((_ends(cluster.span), "name"), (times, "name"))]
+    box = cluster.boxes[0]
     calls = f"{len(box.calls)} calls" if len(box.calls) > 1 else ""
     lines = [
-        _line((_span(frame.boxes), "name"), (times, "name")),
+        _line((_span(cluster.boxes), "name"), (times, "name")),
         _line((_class(box), "type"), (calls, "small")),
     ]
     return [line for line in lines if line.words]

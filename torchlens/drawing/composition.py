@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from torchlens.drawing.crossing import crosses_calls
 from torchlens.drawing.cutting import middles_of
 from torchlens.drawing.likeness import IsOpen, Likeness, number_alike
-from torchlens.drawing.repeats import Run, find_runs
+from torchlens.drawing.repeats import Repeat, find_repeats
 from torchlens.drawing.scene import Box, Item, Leaf, Link, Scene, leaves_of
 
 NodeKind: TypeAlias = Literal["op", "module", "rest"]
@@ -35,11 +35,11 @@ class Node:
     start: int = 0
     """When the first of what it stands for ran, as a place in order; outputs of one call have the same."""
     num_runs: int = 0
-    """How many ops, or calls of a module, it stands for, those in like siblings of its frames included."""
+    """How many ops, or calls of a module, it stands for, those in like siblings of its clusters included."""
     siblings: int = 1
-    """How many like siblings it stands for, those in like siblings of its frames included."""
-    around: tuple[Frame, ...] = ()
-    """The frames that it stands in, the outermost first."""
+    """How many like siblings it stands for, those in like siblings of its clusters included."""
+    around: tuple[Cluster, ...] = ()
+    """The clusters that it stands in, the outermost first."""
 
     @property
     def times(self) -> int:
@@ -62,7 +62,7 @@ class Node:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Frame:
+class Cluster:
     """An open module, or several groups that are alike."""
 
     name: str
@@ -72,18 +72,18 @@ class Frame:
     span: tuple[Item, Item]
     """The first item that it stands for, and the last."""
     siblings: int = 1
-    """How many like siblings it stands for, those in like siblings of its frames included."""
-    parts: list[Node | Frame] = field(default_factory=list["Node | Frame"])
+    """How many like siblings it stands for, those in like siblings of its clusters included."""
+    parts: list[Node | Cluster] = field(default_factory=list["Node | Cluster"])
 
-    def all_parts(self) -> Iterator[Node | Frame]:
-        """The frames and nodes in it, those of inner frames included, outer ones first."""
+    def all_parts(self) -> Iterator[Node | Cluster]:
+        """The clusters and nodes in it, those of inner clusters included, outer ones first."""
         for part in self.parts:
             yield part
-            if isinstance(part, Frame):
+            if isinstance(part, Cluster):
                 yield from part.all_parts()
 
     def nodes(self) -> Iterator[Node]:
-        """The nodes in it, those of inner frames included."""
+        """The nodes in it, those of inner clusters included."""
         return (part for part in self.all_parts() if isinstance(part, Node))
 
 
@@ -113,9 +113,9 @@ class Arrow:
 
 @dataclass(slots=True, repr=False)
 class Composition:
-    """The nodes of a picture in their frames, and the arrows between them."""
+    """The nodes of a picture in their clusters, and the arrows between them."""
 
-    top: Frame
+    top: Cluster
     arrows: list[Arrow]
     node_of: list[Node]
     """By the index of the leaf."""
@@ -130,7 +130,7 @@ class Folding:
     passes: bool = False
     """So are calls of one and the same module, and repeated ops outside any."""
     most_nodes: int | None = None
-    """Of more nodes in one frame than this, about, the first and last ones are shown."""
+    """Of more nodes in one cluster than this, about, the first and last ones are shown."""
 
 
 def compose(scene: Scene, is_open: IsOpen, folding: Folding, apart: Collection[Box] = ()) -> Composition:
@@ -146,51 +146,51 @@ class _Composer:
         self._folding = folding
         folds = folding.modules or folding.passes
         self._alike: Likeness | None = number_alike(scene, is_open, apart) if folds else None
-        self._num_nodes = self._num_frames = 0
+        self._num_nodes = self._num_clusters = 0
         self._num_leaves: dict[Box, int] = {}
-        self._around: list[Frame] = []
-        """The frames that are being filled, the outermost first."""
+        self._around: list[Cluster] = []
+        """The clusters that are being filled, the outermost first."""
         self._place: dict[int, tuple[Node, int]] = {}
         """By leaf its node, and the number of the like sibling that it is in."""
 
     def compose(self) -> Composition:
-        top = self._frame([self._scene.top], [self._scene.top], -1)
+        top = self._cluster([self._scene.top], [self._scene.top], -1)
         node_of = [self._place[leaf.index][0] for leaf in self._scene.leaves]
         return Composition(top, list(self._arrows()), node_of)
 
-    def _part(self, siblings: Sequence[Item], everyone: Sequence[Item], level: int) -> Node | Frame:
-        """What shows like siblings; `everyone` has those in the like siblings of outer frames as well."""
+    def _part(self, siblings: Sequence[Item], everyone: Sequence[Item], level: int) -> Node | Cluster:
+        """What shows like siblings; `everyone` has those in the like siblings of outer clusters as well."""
         first = siblings[0]
         if isinstance(first, Leaf) or first.only_leaf is not None:
             return self._node("op", siblings, everyone)
         if not self._is_open(first, level):
             return self._node("module", siblings, everyone)
-        return self._frame([item for item in siblings if isinstance(item, Box)], everyone, level)
+        return self._cluster([item for item in siblings if isinstance(item, Box)], everyone, level)
 
-    def _frame(self, siblings: list[Box], everyone: Sequence[Item], level: int) -> Frame:
-        frame = self._new_frame(siblings, len(siblings), (siblings[0], siblings[-1]))
-        frame.siblings = len(everyone)
-        self._around.append(frame)
+    def _cluster(self, siblings: list[Box], everyone: Sequence[Item], level: int) -> Cluster:
+        cluster = self._new_cluster(siblings, len(siblings), (siblings[0], siblings[-1]))
+        cluster.siblings = len(everyone)
+        self._around.append(cluster)
         inside = [item.items for item in everyone if isinstance(item, Box)]
-        runs = self._runs(inside[0], level + 1)
-        left_out = {rest.start: rest for rest in self._left_out(inside[0], runs, level + 1)}
+        repeats = self._repeats(inside[0], level + 1)
+        left_out = {rest.start: rest for rest in self._left_out(inside[0], repeats, level + 1)}
         at = 0
-        while at < len(runs):
+        while at < len(repeats):
             rest = left_out.get(at)
             if rest is None:
-                frame.parts.append(self._run(inside, runs[at], level + 1))
+                cluster.parts.append(self._repeat(inside, repeats[at], level + 1))
                 at += 1
             else:
-                frame.parts.append(self._rest(inside, runs[at].start, runs[rest.stop - 1].stop))
+                cluster.parts.append(self._rest(inside, repeats[at].start, repeats[rest.stop - 1].stop))
                 at = rest.stop
         self._around.pop()
-        return frame
+        return cluster
 
-    def _runs(self, items: Sequence[Item], level: int) -> list[Run]:
+    def _repeats(self, items: Sequence[Item], level: int) -> list[Repeat]:
         if self._alike is None:
-            return [Run(at, 1, 1) for at in range(len(items))]
+            return [Repeat(at, 1, 1) for at in range(len(items))]
         sizes = [self._size(item, level) for item in items]
-        return list(find_runs(items, self._alike, sizes, passes=self._folding.passes))
+        return list(find_repeats(items, self._alike, sizes, passes=self._folding.passes))
 
     def _size(self, item: Item, level: int) -> int:
         """How many nodes an item takes, about."""
@@ -200,39 +200,39 @@ class _Composer:
             self._num_leaves[item] = sum(1 for _ in item.leaves())
         return self._num_leaves[item]
 
-    def _left_out(self, items: Sequence[Item], runs: Sequence[Run], level: int) -> list[range]:
-        """The runs that are not shown."""
+    def _left_out(self, items: Sequence[Item], repeats: Sequence[Repeat], level: int) -> list[range]:
+        """The repeats that are not shown."""
         most = self._folding.most_nodes
         if most is None:
             return []
-        groups = [items[run.start : run.start + run.period] for run in runs]
+        groups = [items[repeat.start : repeat.start + repeat.period] for repeat in repeats]
         sizes = [sum(self._size(item, level) for item in group) for group in groups]
         return middles_of(sizes, [any(item in self._apart for item in group) for group in groups], most)
 
-    def _run(self, inside: Sequence[Sequence[Item]], run: Run, level: int) -> Node | Frame:
-        """What shows one run of the first of some like boxes, and the same one of the others."""
+    def _repeat(self, inside: Sequence[Sequence[Item]], repeat: Repeat, level: int) -> Node | Cluster:
+        """What shows one repeat of the first of some like boxes, and the same one of the others."""
 
-        def part(offset: int) -> Node | Frame:
-            places = range(run.start + offset, run.stop, run.period)
-            siblings = [inside[0][at] for at in (places if run.period == 1 else places[:1])]
+        def part(offset: int) -> Node | Cluster:
+            places = range(repeat.start + offset, repeat.stop, repeat.period)
+            siblings = [inside[0][at] for at in (places if repeat.period == 1 else places[:1])]
             return self._part(siblings, [items[at] for items in inside for at in places], level)
 
-        if run.period == 1:
+        if repeat.period == 1:
             return part(0)
-        frame = self._new_frame([], run.times, (inside[0][run.start], inside[0][run.stop - 1]))
-        frame.siblings = len(inside) * run.times
-        self._around.append(frame)
-        frame.parts += map(part, range(run.period))
+        cluster = self._new_cluster([], repeat.times, (inside[0][repeat.start], inside[0][repeat.stop - 1]))
+        cluster.siblings = len(inside) * repeat.times
+        self._around.append(cluster)
+        cluster.parts += map(part, range(repeat.period))
         self._around.pop()
-        return frame
+        return cluster
 
     def _rest(self, inside: Sequence[Sequence[Item]], start: int, stop: int) -> Node:
         left_out = [item for items in inside for item in items[start:stop]]
         return self._node("rest", inside[0][start:stop], left_out)
 
-    def _new_frame(self, boxes: list[Box], times: int, span: tuple[Item, Item]) -> Frame:
-        self._num_frames += 1
-        return Frame(f"f{self._num_frames}", boxes, times, span)
+    def _new_cluster(self, boxes: list[Box], times: int, span: tuple[Item, Item]) -> Cluster:
+        self._num_clusters += 1
+        return Cluster(f"f{self._num_clusters}", boxes, times, span)
 
     def _node(self, kind: NodeKind, items: Sequence[Item], everyone: Sequence[Item]) -> Node:
         start = next(leaves_of(items[0])).start
@@ -264,9 +264,9 @@ class _Composer:
 
 
 def siblings_in_common(source: Node, target: Node) -> int:
-    """How many like siblings the innermost frame stands for that holds two nodes."""
+    """How many like siblings the innermost cluster stands for that holds two nodes."""
     pairs = takewhile(lambda pair: pair[0] is pair[1], zip(source.around, target.around))
-    return [frame.siblings for frame, _ in pairs][-1]
+    return [cluster.siblings for cluster, _ in pairs][-1]
 
 
 def _runs_of(item: Item, kind: NodeKind) -> int:

@@ -12,13 +12,13 @@ from torchlens.drawing.captions import (
     Style,
     amount_line,
     arrow_text,
-    frame_lines,
+    cluster_lines,
     node_lines,
     shortened,
     tooltip,
 )
 from torchlens.drawing.coloring import Coloring, Paint
-from torchlens.drawing.composition import Arrow, Composition, Frame, Node
+from torchlens.drawing.composition import Arrow, Cluster, Composition, Node
 from torchlens.drawing.scene import Leaf, Scene, Status
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Look:
 
 
 def write_dot(scene: Scene, composition: Composition, look: Look) -> str:
-    """The DOT text of a composition: clusters for frames, one node and edge for each node and arrow."""
+    """The DOT text of a composition: clusters for clusters, one node and edge for each node and arrow."""
     return _Writer(scene, composition, look).write()
 
 
@@ -91,34 +91,34 @@ class _Writer:
             "bgcolor": quoted("#ffffff"),
         }
 
-    def _fill(self, graph: pydot.Graph, frame: Frame, depth: int) -> None:
-        for part in frame.parts:
+    def _fill(self, graph: pydot.Graph, cluster: Cluster, depth: int) -> None:
+        for part in cluster.parts:
             if isinstance(part, Node):
                 graph.add_node(self._node(part))
                 continue
-            cluster = self._cluster(part, depth)
-            self._fill(cluster, part, depth + 1)
-            graph.add_subgraph(cluster)  # pyright: ignore[reportArgumentType]  a cluster is a subgraph
+            drawn = self._cluster(part, depth)
+            self._fill(drawn, part, depth + 1)
+            graph.add_subgraph(drawn)  # pyright: ignore[reportArgumentType]  a cluster is a subgraph
 
-    def _cluster(self, frame: Frame, depth: int) -> pydot.Cluster:
-        status = frame.boxes[0].status if frame.boxes else None
+    def _cluster(self, cluster: Cluster, depth: int) -> pydot.Cluster:
+        status = cluster.boxes[0].status if cluster.boxes else None
         border = _STATUS[status] if status in ("added", "removed") else "#b4c0cd"
-        address = frame.boxes[0].label if frame.boxes else ""
+        address = cluster.boxes[0].label if cluster.boxes else ""
         at_right = (
-            len(self._entered[frame]) == 1
+            len(self._entered[cluster]) == 1
         )  # the layout puts chains at the left, and what bypasses at the right
         return self._pydot.Cluster(
-            frame.name,
-            label=f"<{_title(frame_lines(frame), at_right)}>",
+            cluster.name,
+            label=f"<{_title(cluster_lines(cluster), at_right)}>",
             labelloc="t",
             labeljust="r" if at_right else "l",
-            style=quoted("rounded,filled" if frame.boxes else "rounded,filled,dashed"),
+            style=quoted("rounded,filled" if cluster.boxes else "rounded,filled,dashed"),
             fillcolor=quoted(_TINTS[depth % 2]),
             color=quoted(border),
             fontname=_FONT,
             fontsize="11",
             margin="10",
-            tooltip=_quoted_tooltip(address or frame_lines(frame)[0].text),
+            tooltip=_quoted_tooltip(address or cluster_lines(cluster)[0].text),
         )
 
     def _node(self, node: Node) -> pydot.Node:
@@ -166,23 +166,23 @@ class _Writer:
         return edge
 
 
-def _entered_nodes(composition: Composition) -> dict[Frame, set[Node]]:
-    """For each frame the nodes in it that arrows from outside lead to."""
-    frames: dict[Node, list[Frame]] = {}
-    entered: dict[Frame, set[Node]] = {}
+def _entered_nodes(composition: Composition) -> dict[Cluster, set[Node]]:
+    """For each cluster the nodes in it that arrows from outside lead to."""
+    clusters: dict[Node, list[Cluster]] = {}
+    entered: dict[Cluster, set[Node]] = {}
     waiting = [(composition.top, [composition.top])]
     while waiting:
-        frame, path = waiting.pop()
-        entered[frame] = set()
-        for part in frame.parts:
+        cluster, path = waiting.pop()
+        entered[cluster] = set()
+        for part in cluster.parts:
             if isinstance(part, Node):
-                frames[part] = path
+                clusters[part] = path
             else:
                 waiting.append((part, [*path, part]))
     for arrow in composition.arrows:
-        for frame in frames[arrow.target]:
-            if frame not in frames[arrow.source]:
-                entered[frame].add(arrow.target)
+        for cluster in clusters[arrow.target]:
+            if cluster not in clusters[arrow.source]:
+                entered[cluster].add(arrow.target)
     return entered
 
 
@@ -227,7 +227,7 @@ def _escaped(text: str) -> str:
 
 
 def _title(lines: Sequence[Line], at_right: bool) -> str:
-    """The title of a frame, with room beside it for the arrow that enters the frame at its middle."""
+    """The title of a cluster, with room beside it for the arrow that enters the cluster at its middle."""
     side = "RIGHT" if at_right else "LEFT"
     text = _html(lines, Paint(_TINTS[0], _QUIET), f'<BR ALIGN="{side}"/>')
     width = round(max(len(line.text) for line in lines) * _TITLE_CHARACTER * _ROOM)

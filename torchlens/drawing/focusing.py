@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from torchlens.drawing.composition import Composition, Frame, Node
+from torchlens.drawing.composition import Cluster, Composition, Node
 from torchlens.drawing.scene import Box
 
 
@@ -18,10 +18,10 @@ def cut_out(composition: Composition, focus: Collection[Box]) -> Composition:
     return Composition(top, arrows, composition.node_of)
 
 
-def _kept(frame: Frame, kept: set[Node]) -> list[Node | Frame]:
-    parts: list[Node | Frame] = []
-    for part in frame.parts:
-        if isinstance(part, Frame):
+def _kept(cluster: Cluster, kept: set[Node]) -> list[Node | Cluster]:
+    parts: list[Node | Cluster] = []
+    for part in cluster.parts:
+        if isinstance(part, Cluster):
             part.parts = _kept(part, kept)
             parts += [part] if part.parts else []
         elif part in kept:

@@ -12,8 +12,8 @@ from torchlens.drawing.scene import Box, Scene
 
 MOST_NODES: Final = 60
 """A picture with more nodes is folded further unless it is said how deep to open it."""
-_MOST_IN_FRAME: Final = (30, 10, 4)
-"""Where folding does not help, so many nodes of a frame are shown, fewer if that is still too much."""
+_MOST_IN_CLUSTER: Final = (30, 10, 4)
+"""Where folding does not help, so many nodes of a cluster are shown, fewer if that is still too much."""
 
 IsClosed: TypeAlias = Callable[[Box, int], bool]
 """Whether a box, so many modules below the root, is to stay closed."""
@@ -67,12 +67,12 @@ def open_scene(scene: Scene, wish: Wish) -> Opened:
     folding = replace(plain, passes=wish.fold)
     deepest = max(map(_depth, wish.focus or scene.top.boxes_in_it()), default=0)
     found = _deepest_readable(scene, wish, [None, *range(deepest, 0, -1)], folding)
-    for most in () if found is not None else _MOST_IN_FRAME:
+    for most in () if found is not None else _MOST_IN_CLUSTER:
         cut = replace(folding, most_nodes=most)
         found = _deepest_readable(scene, wish, range(min(deepest + 1, 3), -1, -1), cut)
         if found is not None:
             break
-    return found or _opened(scene, wish, 0, replace(folding, most_nodes=_MOST_IN_FRAME[-1]))
+    return found or _opened(scene, wish, 0, replace(folding, most_nodes=_MOST_IN_CLUSTER[-1]))
 
 
 def _deepest_readable(

@@ -15,8 +15,8 @@ _LEAST_SAVED: Final = 4
 """Nodes that folding is to save: two like ops or closed modules are clearer side by side."""
 
 
-class Run(NamedTuple):
-    """Successive items: `times` groups of `period` items, the groups being alike; one item alone is a run."""
+class Repeat(NamedTuple):
+    """Successive items: `times` groups of `period` items, the groups being alike; also one item alone."""
 
     start: int
     period: int
@@ -27,8 +27,8 @@ class Run(NamedTuple):
         return sum(sizes[self.start + self.period : self.stop])
 
     @property
-    def longer(self) -> Run:
-        """The run with one more group."""
+    def longer(self) -> Repeat:
+        """The repeat with one more group."""
         return self._replace(times=self.times + 1)
 
     @property
@@ -37,8 +37,10 @@ class Run(NamedTuple):
         return self.start + self.period * self.times
 
 
-def find_runs(items: Sequence[Item], alike: Likeness, sizes: Sequence[int], *, passes: bool) -> Iterator[Run]:
-    """Cut a sequence of items into runs, each the longest that begins where the one before ends.
+def find_repeats(
+    items: Sequence[Item], alike: Likeness, sizes: Sequence[int], *, passes: bool
+) -> Iterator[Repeat]:
+    """Cut a sequence of items into repeats, each the longest that begins where the one before ends.
 
     Different modules repeat, and groups of such with the ops between them if each feeds the next: three
     projections side by side, each with an op behind it, stay apart. With `passes` so do groups of the same
@@ -49,11 +51,11 @@ def find_runs(items: Sequence[Item], alike: Likeness, sizes: Sequence[int], *, p
     )
     at = 0
     while at < len(items):
-        run = _longest(rows, at, passes)
-        if run.saves(sizes) < _LEAST_SAVED:
-            run = Run(at, 1, 1)
-        yield run
-        at = run.stop
+        repeat = _longest(rows, at, passes)
+        if repeat.saves(sizes) < _LEAST_SAVED:
+            repeat = Repeat(at, 1, 1)
+        yield repeat
+        at = repeat.stop
 
 
 class _Rows(NamedTuple):
@@ -66,54 +68,58 @@ class _Rows(NamedTuple):
     items: Sequence[Item]
     flows: Collection[tuple[Item, Item]]
 
-    def feeds_next(self, run: Run) -> bool:
-        """Whether the last group of a run gives something to the group behind it."""
-        last = self.items[run.stop - run.period : run.stop]
-        following = self.items[run.stop : run.stop + run.period]
+    def feeds_next(self, repeat: Repeat) -> bool:
+        """Whether the last group of a repeat gives something to the group behind it."""
+        last = self.items[repeat.stop - repeat.period : repeat.stop]
+        following = self.items[repeat.stop : repeat.stop + repeat.period]
         return any((one, other) in self.flows for one in last for other in following)
 
-    def modules(self, run: Run) -> list[str]:
-        """Addresses of the modules in the last group of a run."""
-        return [place for place in self.places[run.stop - run.period : run.stop] if isinstance(place, str)]
+    def modules(self, repeat: Repeat) -> list[str]:
+        """Addresses of the modules in the last group of a repeat."""
+        return [
+            place
+            for place in self.places[repeat.stop - repeat.period : repeat.stop]
+            if isinstance(place, str)
+        ]
 
 
 def _place(item: Item) -> str | int:
     return item.address if isinstance(item, Box) else item.first.layer.index
 
 
-def _longest(rows: _Rows, at: int, passes: bool) -> Run:
-    best = Run(at, 1, 1)
+def _longest(rows: _Rows, at: int, passes: bool) -> Repeat:
+    best = Repeat(at, 1, 1)
     for period in range(1, _LONGEST_PERIOD + 1):
-        first = Run(at, period, 1)
+        first = Repeat(at, period, 1)
         if rows.numbers[at] != next(iter(rows.numbers[first.stop : first.stop + 1]), None):
             continue
-        run = max(_of_modules(rows, first), _of_passes(rows, first) if passes else first)
-        if run.times > 1 and run.stop > best.stop:
-            best = run
+        repeat = max(_of_modules(rows, first), _of_passes(rows, first) if passes else first)
+        if repeat.times > 1 and repeat.stop > best.stop:
+            best = repeat
     return best
 
 
-def _of_modules(rows: _Rows, first: Run) -> Run:
-    """The run of alike groups that hold other modules each."""
-    run, seen = first, set(rows.modules(first))
-    while seen and _is_repeated(rows.numbers, run):
-        longer = run.longer
+def _of_modules(rows: _Rows, first: Repeat) -> Repeat:
+    """The repeat of alike groups that hold other modules each."""
+    repeat, seen = first, set(rows.modules(first))
+    while seen and _is_repeated(rows.numbers, repeat):
+        longer = repeat.longer
         modules = rows.modules(longer)
-        if not seen.isdisjoint(modules) or (run.period > 1 and not rows.feeds_next(run)):
+        if not seen.isdisjoint(modules) or (repeat.period > 1 and not rows.feeds_next(repeat)):
             break
         seen.update(modules)
-        run = longer
-    return run
+        repeat = longer
+    return repeat
 
 
-def _of_passes(rows: _Rows, first: Run) -> Run:
-    """The run of alike groups that are passes of the same modules and layers."""
-    run = first
-    while _is_repeated(rows.numbers, run) and _is_repeated(rows.places, run):
-        run = run.longer
-    return run
+def _of_passes(rows: _Rows, first: Repeat) -> Repeat:
+    """The repeat of alike groups that are passes of the same modules and layers."""
+    repeat = first
+    while _is_repeated(rows.numbers, repeat) and _is_repeated(rows.places, repeat):
+        repeat = repeat.longer
+    return repeat
 
 
-def _is_repeated(row: Sequence[object], run: Run) -> bool:
-    """Whether what follows a run is as its first group."""
-    return row[run.stop : run.stop + run.period] == row[run.start : run.start + run.period]
+def _is_repeated(row: Sequence[object], repeat: Repeat) -> bool:
+    """Whether what follows a repeat is as its first group."""
+    return row[repeat.stop : repeat.stop + repeat.period] == row[repeat.start : repeat.start + repeat.period]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from torchlens.drawing.composition import Arrow, Frame, Node, siblings_in_common
+from torchlens.drawing.composition import Arrow, Cluster, Node, siblings_in_common
 from torchlens.drawing.scene import Item, Leaf, name_of, path_to
 from torchlens.report.amounts import listed
 
@@ -37,7 +37,7 @@ def siblings_text(arrow: Arrow) -> str:
 
 
 def _places(arrow: Arrow) -> tuple[dict[int, Leaf], dict[int, Leaf]]:
-    """The siblings at both ends, by their place in one sibling of the frame around both; a leaf of each."""
+    """The siblings at both ends, by their place in one sibling of the cluster around both; a leaf of each."""
     common = siblings_in_common(arrow.source, arrow.target)
     leaves, enters = arrow.source.siblings // common, arrow.target.siblings // common
     sources, targets = dict[int, Leaf](), dict[int, Leaf]()
@@ -47,7 +47,7 @@ def _places(arrow: Arrow) -> tuple[dict[int, Leaf], dict[int, Leaf]]:
     return dict(sorted(sources.items())), dict(sorted(targets.items()))
 
 
-def _around_both(arrow: Arrow) -> Sequence[Frame]:
+def _around_both(arrow: Arrow) -> Sequence[Cluster]:
     pairs = zip(arrow.source.around, arrow.target.around)
     return [one for one, _ in takewhile(lambda pair: pair[0] is pair[1], pairs)]
 
@@ -55,7 +55,7 @@ def _around_both(arrow: Arrow) -> Sequence[Frame]:
 def _listed(arrow: Arrow, node: Node, leaves: Iterable[Leaf]) -> str:
     """The names of the siblings that leaves are in."""
     outside = len(_around_both(arrow))
-    folds = (frame.span[0] for frame in node.around[outside:] if frame.times > 1)
+    folds = (cluster.span[0] for cluster in node.around[outside:] if cluster.times > 1)
     depth = _depth(next(folds, node.items[0]))
     return listed(list(dict.fromkeys(name_of(path_to(leaf)[depth]) for leaf in leaves)), 2)
 
