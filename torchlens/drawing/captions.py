@@ -135,11 +135,7 @@ def _leaf_lines(leaf: Leaf) -> Iterator[Line]:
     op = leaf.first
     if op.name is not None:
         yield _line((op.name, "type"))
-    shape = ShapeRange()
-    for each in leaf.ops:
-        shape.add(shape_of(each._seen))
-    dtypes = dict.fromkeys(dtype_name(each.dtype) for each in leaf.ops)
-    yield _line((f"{shape} {', '.join(dtypes)}", "plain"))
+    yield _line((leaf.look, "plain"))
     inside = f"{op.module.address}." if op.module.address else ""
     held = {
         entry.address: f"{entry.address.removeprefix(inside)} {_size(entry)}".strip()

@@ -9,7 +9,9 @@ from typing import Literal, TypeAlias
 
 from torchlens._trace.op import Op
 from torchlens._trace.views import Views
+from torchlens._values.geometry import dtype_name
 from torchlens.report.amounts import ShapeRange
+from torchlens.report.sizes import shape_of
 
 Status: TypeAlias = Literal["both", "removed", "added"]
 """In a scene of two runs: in both of them, in the first only, in the second only."""
@@ -53,6 +55,14 @@ class Leaf:
         """The op's label; the layer's where it stands for all passes of it."""
         layer = self.first.layer
         return layer.layer_label if len(self.ops) == layer.num_passes else self.first.label
+
+    @property
+    def look(self) -> str:
+        """The shapes and dtypes of what its ops gave."""
+        shape = ShapeRange()
+        for op in self.ops:
+            shape.add(shape_of(op._seen))
+        return f"{shape} {', '.join(dict.fromkeys(dtype_name(op.dtype) for op in self.ops))}"
 
     @property
     def is_added(self) -> bool:

@@ -7,11 +7,9 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
-from torchlens._values.geometry import dtype_name
 from torchlens.drawing.page.parts import Part
 from torchlens.drawing.scene import Box, below
-from torchlens.report.amounts import ShapeRange, quantity
-from torchlens.report.sizes import shape_of
+from torchlens.report.amounts import quantity
 
 _TITLE_EM: Final = 13
 _SMALL_EM: Final = 11
@@ -82,11 +80,7 @@ def _op_text(part: Part, digits: int) -> Text:
     assert part.leaf is not None
     ops = part.leaf.ops
     badge = f"×{len(ops)}" if len(ops) > 1 else ""
-    shapes = ShapeRange()
-    for op in ops:
-        shapes.add(shape_of(op._seen))
-    look = f"{shapes} {dtype_name(ops[0].dtype)}"
-    label = part.leaf.label
+    look, label = part.leaf.look, part.leaf.label
     if part.boxes:
         title = _path(part.boxes)
         return _sized(Text(title, part.boxes[-1].type_name, label, look, badge, 0, 60), digits, _mark(part))
