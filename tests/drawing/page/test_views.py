@@ -269,7 +269,7 @@ def two_runs() -> str:
     """A scene as comparing gives it: one op added, one removed, the others with distances."""
     scene = build_scene(traced("unet")._views, rolled=False)
     for leaf in scene.leaves:
-        leaf.mark = Mark("both", 0.0, "equal")
+        leaf.mark = Mark("both", 0.0, "equal", equal=True)
     removed, added, apart = (
         next(leaf for leaf in scene.leaves if leaf.label == label) for label in ("relu_1", "mul_1", "cat_1")
     )

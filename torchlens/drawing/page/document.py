@@ -13,7 +13,7 @@ from torchlens.drawing.page.columns import Plain
 
 _WEB: Final = files("torchlens.drawing.page") / "web"
 _SCRIPTS: Final = (
-    *("data", "state", "warp", "curves", "element", "colors", "nodes", "drawing"),
+    *("data", "state", "warp", "curves", "element", "colors", "differences", "nodes", "drawing"),
     *("camera", "amounts", "hover", "details", "search", "legend", "fragment", "keys", "start"),
 )
 """In the order in which they stand in the page's one script."""

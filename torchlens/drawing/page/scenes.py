@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from torchlens._trace.module import ModuleCall
 from torchlens.drawing.arguments import argument_name
 from torchlens.drawing.page.borders import Inside, borders_of
@@ -11,11 +14,13 @@ from torchlens.drawing.page.templates import Plan, Template, plan_of, templates_
 from torchlens.drawing.page.texts import Text, text_of
 from torchlens.drawing.params import num_params
 from torchlens.drawing.quantities import Quantity
-from torchlens.drawing.scene import Box, Link, Scene
+from torchlens.drawing.scene import Box, Link, Mark, Scene
 from torchlens.report.amounts import shape_text
 
 _KINDS = ("op", "module", "group")
 _STATUSES = (None, "both", "removed", "added")
+_FURTHEST: Final = 1e308
+"""Stands for a distance without bound, which JSON does not have."""
 
 
 def written_scene(
@@ -97,17 +102,22 @@ def _calls(box: Box) -> list[ModuleCall]:
 
 
 def _marks(parts: Parts, columns: Columns) -> Plain:
-    """What a scene of two runs says: the part's number, status, distance, text, the second run's op."""
+    """What a scene of two runs says: the part's number, status, distance, text, second op, whether equal."""
     found: list[Plain] = []
     for part in parts.all:
         mark = None if part.leaf is None else part.leaf.mark
         if mark is not None:
             status = _STATUSES.index(mark.status)
             twin = -1 if mark.twin is None else columns.op(mark.twin)
-            found.append([part.index, status, rounded(mark.distance), columns.text(mark.text), twin])
+            distance, text = _distance(mark), columns.text(mark.text)
+            found.append([part.index, status, distance, text, twin, int(mark.equal)])
         elif part.boxes and part.boxes[0].status is not None:
-            found.append([part.index, _STATUSES.index(part.boxes[0].status), None, -1, -1])
+            found.append([part.index, _STATUSES.index(part.boxes[0].status), None, -1, -1, 0])
     return found
+
+
+def _distance(mark: Mark) -> float | None:
+    return _FURTHEST if mark.distance == math.inf else rounded(mark.distance)
 
 
 def _values(parts: Parts, color_by: Quantity | None, columns: Columns) -> Plain:

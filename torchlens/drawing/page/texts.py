@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from torchlens.drawing.page.parts import Part
-from torchlens.drawing.scene import Box, below
+from torchlens.drawing.scene import Box, Mark, Status, below
 from torchlens.report.amounts import quantity
 
 _TITLE_EM: Final = 13
@@ -60,11 +62,28 @@ def _mark(part: Part) -> int:
 
 def _heading(part: Part) -> tuple[str, str, str]:
     if part.kind == "group":
-        return f"{_name(part.parts[0], first=True)} … {_name(part.parts[-1], first=False)}", "", ""
+        return f"{_name(part.parts[0], first=True)} … {_name(part.parts[-1], first=False)}", "", _changes(part)
     box = part.boxes[0]
-    badge = f"×{len(box.calls)}" if len(box.calls) > 1 else ""
+    badge = f"×{len(box.calls)}" if len(box.calls) > 1 else _changes(part)
     tag = box.type_name if box.address else ""
     return box.name, tag, badge
+
+
+def _changes(part: Part) -> str:
+    """How many of the ops in it one of two runs has alone, where it is of both."""
+    if part.boxes and part.boxes[0].status in ("added", "removed"):
+        return ""
+    found = Counter(mark.status for mark in _marks(part))
+    signs: tuple[tuple[str, Status], ...] = (("+", "added"), ("−", "removed"))
+    return " ".join(f"{sign}{found[status]}" for sign, status in signs if found[status])
+
+
+def _marks(part: Part) -> Iterator[Mark]:
+    if part.leaf is None:
+        for inner in part.parts:
+            yield from _marks(inner)
+    elif part.leaf.mark is not None:
+        yield part.leaf.mark
 
 
 def _name(part: Part, *, first: bool) -> str:

@@ -15,7 +15,6 @@ const FAMILY_NAMES = [...FAMILIES.map(([name]) => name), "other"];
 const STEPS = 6;
 /** A step begins at this part of the largest that is shown. */
 const PARTS = [0, 0.01, 0.05, 0.1, 0.25, 0.5];
-const DISTANCES = [0, 1e-12, 1e-6, 1e-4, 1e-2, 1e-1];
 const WORD_COLOURS = 8;
 const REST = "f8";
 
@@ -137,37 +136,3 @@ function wordPalette(amounts, seen, entry) {
     legend: [...words.slice(0, WORD_COLOURS).map((word) => [`${color(word)} family`, word]), ...rest],
   };
 }
-
-function differencePalette(scene) {
-  const step = (distance) => DISTANCES.findLastIndex((from) => distance >= from);
-  const worst = worstDistances(scene);
-  return {
-    title: "Largest relative difference",
-    of: (part) => {
-      const status = statusOf(scene, part);
-      if (status === ADDED) return "added";
-      if (status === REMOVED) return "removed";
-      return worst[part] === null ? "unknown" : `filled q${step(worst[part])}`;
-    },
-    legend: [
-      ["added", "+ only in the second run"], ["removed", "− only in the first run"],
-      ...["equal bit for bit", "below 1e-6", "from 1e-6", "from 1e-4", "from 0.01", "from 0.1"].map((text, at) => [`filled q${at}`, text]).reverse(),
-      UNKNOWN,
-    ],
-  };
-}
-
-function worstDistances(scene) {
-  scene.worst ??= (() => {
-    const found = new Array(scene.size).fill(null);
-    for (let part = scene.size - 1; part > 0; part--) {
-      const own = scene.marks.get(part)?.distance ?? null;
-      if (own !== null) found[part] = Math.max(found[part] ?? 0, own);
-      if (found[part] !== null) found[scene.parent[part]] = Math.max(found[scene.parent[part]] ?? 0, found[part]);
-    }
-    return found;
-  })();
-  return scene.worst;
-}
-
-const statusOf = (scene, part) => scene.marks.get(part)?.status ?? 0;

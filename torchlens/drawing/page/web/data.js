@@ -50,7 +50,8 @@ class Scene {
       siblings.push(part);
     }
     this.modules = new Map(raw.modules.map(([part, silent, ...boxes]) => [part, { silent, boxes }]));
-    this.marks = new Map(raw.marks.map(([part, status, distance, text, twin]) => [part, { status, distance, text, twin }]));
+    this.marks = new Map(raw.marks.map(([part, status, distance, text, twin, equal]) =>
+      [part, { status, distance, text, twin, equal: !!equal }]));
     this.readLinks(raw.links);
     for (const [box, edge, link] of raw.loops) {
       push(getOr(this.bundles, this.parent[box], () => new Map()), edge, link);

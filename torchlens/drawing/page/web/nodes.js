@@ -9,8 +9,11 @@ function spoken(scene, part) {
   const lines = ["title", "tag", "second", "third"].map((column) => scene.text(part, column)).filter(Boolean);
   const badge = scene.text(part, "badge"), kind = ["op", "module", "group"][scene.kind[part]];
   const status = ["", "", "only in the first run", "only in the second run"][statusOf(scene, part)];
-  return plain([kind, ...lines, badge && `${badge.slice(1)} times`, status].filter(Boolean).join(", "));
+  return plain([kind, ...lines, spokenBadge(badge), status].filter(Boolean).join(", "));
 }
+
+const spokenBadge = (badge) => (badge.startsWith("×") ? `${badge.slice(1)} times`
+  : badge.replace(/\+(\d+)/, "$1 added").replace(/−(\d+)/, "$1 removed"));
 
 function nodeElement(scene, part, place) {
   const isOpen = scene.isBox(part) && scene.open[part];
