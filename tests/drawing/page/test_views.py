@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import torchlens as tl
 from tests.drawing.page.opening import find, fragment, node, selected, settle, shown, titles
 from tests.drawing.page.shapes import html_of, traced
+from tests.drawing.traces import Runs
 from torchlens._trace.op import Op
 from torchlens.drawing.one_run import build_scene
 from torchlens.drawing.page import page_of
@@ -173,8 +174,8 @@ def test_the_page_begins_with_the_colors_that_were_asked_for(
     [
         (lambda op: None, ["not known"]),
         (lambda op: -1, ["-1", "not known"]),
-        (lambda op: (-1e308, 1e308)[op.index % 2], ["from 6.67e+307", "from 3.33e+307"]),
-        (lambda op: ("several", 2)[op.index % 2], ["2", "several"]),
+        (lambda op: (-1e308, 1e308)[op.index % 2], ["from 6.667e+307", "from 3.333e+307"]),
+        (lambda op: ("several", 2)[op.index % 2], ["2", "2, several", "several"]),
     ],
     ids=["nothing", "one number", "numbers without a finite distance", "words and numbers"],
 )
@@ -186,6 +187,61 @@ def test_whatever_the_colors_are_asked_to_show_the_legend_says_it(
         settle(page)
         assert page.locator("#legend li").all_text_contents()[: len(texts)] == texts
         assert "NaN" not in legend(page)
+
+
+def time(op: Op) -> float:
+    return 7.0
+
+
+def flops(op: Op) -> str:
+    return "dear" if op.type == "relu" else "cheap"
+
+
+@pytest.mark.parametrize(("color_by", "texts"), [(time, ["7", "not known"]), (flops, ["cheap", "cheap, dear"])])
+def test_a_function_that_is_called_like_a_quantity_of_the_page_is_asked_all_the_same(
+    browser: Browser, tmp_path: Path, color_by: ColorBy, texts: list[str]
+) -> None:
+    with shown(browser, html_of(traced("flat"), color_by=quantity_of(color_by)), tmp_path) as page:
+        settle(page)
+        assert page.locator("#legend li").all_text_contents() == texts
+        page.select_option("#color", label={time: "Time", flops: "FLOPs"}[color_by])
+        settle(page)
+        assert page.locator("#legend li").all_text_contents() != texts
+
+
+class ManyAndOne(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Runs(lambda _, x: torch.tanh(many_times(x)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+def many_times(x: Tensor) -> Tensor:
+    for _ in range(9):
+        x = torch.relu(x)
+    return x
+
+
+def ten_or_none(op: Op) -> float:
+    return 10.0 if op.type == "relu" else 0.0
+
+
+def word(op: Op) -> str:
+    return f"{op.type} of {'many' if op.type == 'relu' else 'one'}"
+
+
+@pytest.mark.parametrize(("color_by", "text"), [(ten_or_none, "9"), (word, "relu of many, tanh of one")])
+def test_a_module_has_the_mean_of_its_ops_or_their_words_as_in_a_picture(
+    browser: Browser, tmp_path: Path, color_by: ColorBy, text: str
+) -> None:
+    html = html_of(tl.trace(ManyAndOne(), torch.ones(2)), color_by=quantity_of(color_by))
+    with shown(browser, html, tmp_path, fragment="#view=rolled") as page:
+        page.click("#close-all")
+        node(page, "ManyAndOne").hover()
+        row = page.locator("#card .row").filter(has_text=quantity_of(color_by).name)
+        assert row.locator(".value").text_content() == text
 
 
 def test_dark_as_the_system_says_or_as_the_button_does(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
-from torchlens.drawing.page.columns import Columns
+from torchlens.drawing.page.columns import Columns, Plain
 from torchlens.drawing.page.document import document
 from torchlens.drawing.page.scenes import written_scene
-from torchlens.drawing.quantities import Quantity
+from torchlens.drawing.quantities import Quantity, QuantityName, quantity_of
 from torchlens.drawing.scene import Scene
 
 
@@ -24,10 +25,13 @@ def page_of(
     Without `statistics` values are not read, which is what takes longest in a large trace. `time_limit` is in
     seconds, for the layouts of each scene.
     """
-    columns = Columns(statistics=statistics)
-    written = [written_scene(scene, columns, color_by, time_limit) for scene in scenes]
-    name = None if color_by is None else color_by.name
-    adds_up = color_by is not None and color_by.adds_up
-    return document(
-        title, {"title": title, "color": [name, adds_up], "scenes": [*written], **columns.written()}
-    )
+    own = None if color_by is None or _is_named(color_by) else color_by
+    columns = Columns(statistics=statistics, own=own)
+    written = [written_scene(scene, columns, time_limit) for scene in scenes]
+    color: list[Plain] | None = None if color_by is None else [color_by.name, color_by.adds_up, own is None]
+    return document(title, {"title": title, "color": color, "scenes": [*written], **columns.written()})
+
+
+def _is_named(quantity: Quantity) -> bool:
+    """Whether it is one of those that each page has, and no function that happens to be called like one."""
+    return quantity.name in get_args(QuantityName) and quantity == quantity_of(quantity.name)

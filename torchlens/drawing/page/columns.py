@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from torchlens._records import SourceLine
 from torchlens._trace.op import Op
+from torchlens.drawing.quantities import Quantity
 from torchlens.report.amounts import shape_text
 from torchlens.report.op_facts import OpFacts, op_facts
 from torchlens.report.statistics import Statistics
@@ -37,8 +38,10 @@ class Pool:
 class Columns:
     """Facts of the ops that are asked for, each op once."""
 
-    def __init__(self, *, statistics: bool) -> None:
+    def __init__(self, *, statistics: bool, own: Quantity | None = None) -> None:
+        """`own`: what the page can be colored by besides what every page can."""
         self._with_statistics = statistics
+        self._own = own
         self._strings = Pool()
         self._lists = Pool()
         self._frames = Pool()
@@ -63,7 +66,8 @@ class Columns:
         found = self._ops.get(op)
         if found is None:
             found = self._ops[op] = len(self._rows)
-            self._rows.append(self._row(op_facts(op, statistics=self._with_statistics), op.name))
+            facts = op_facts(op, statistics=self._with_statistics)
+            self._rows.append([*self._row(facts, op.name), self._own_value(op)])
         return found
 
     def written(self) -> dict[str, Plain]:
@@ -94,6 +98,11 @@ class Columns:
             self.text(facts.statistics_reason),
         ]
 
+    def _own_value(self, op: Op) -> Plain:
+        """A number, or a word's number in a list."""
+        value = None if self._own is None else self._own.of_ops([op])
+        return [self.text(value)] if isinstance(value, str) else rounded(value)
+
     def _site(self, lines: tuple[SourceLine, ...]) -> int:
         frames = [self._frame(line) for line in lines]
         return self._sites.number(tuple(frames), [*frames])
@@ -105,7 +114,7 @@ class Columns:
 
 _NAMES = (
     *("label", "name", "kind", "type", "func", "shape", "dtype", "device", "bytes", "call", "params"),
-    *("buffers", "site", "flops", "flopsReason", "time", "statistics", "reason"),
+    *("buffers", "site", "flops", "flopsReason", "time", "statistics", "reason", "own"),
 )
 
 

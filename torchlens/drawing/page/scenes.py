@@ -13,7 +13,6 @@ from torchlens.drawing.page.parts import Part, Parts, parts_of, starts_of
 from torchlens.drawing.page.templates import Plan, Template, plan_of, templates_of
 from torchlens.drawing.page.texts import Text, text_of
 from torchlens.drawing.params import num_params
-from torchlens.drawing.quantities import Quantity
 from torchlens.drawing.scene import Box, Link, Mark, Scene
 from torchlens.report.amounts import shape_text
 
@@ -23,9 +22,7 @@ _FURTHEST: Final = 1e308
 """Stands for a distance without bound, which JSON does not have."""
 
 
-def written_scene(
-    scene: Scene, columns: Columns, color_by: Quantity | None, time_limit: float
-) -> dict[str, Plain]:
+def written_scene(scene: Scene, columns: Columns, time_limit: float) -> dict[str, Plain]:
     """A scene; `columns` takes in its ops and strings."""
     parts = parts_of(scene)
     borders = borders_of(parts, scene.links)
@@ -38,7 +35,6 @@ def written_scene(
         "parts": _parts(parts, texts, columns) | {"template": _template_numbers(parts, plans, distinct)},
         "modules": [_modules(part, columns) for part in parts.all if part.boxes],
         "marks": _marks(parts, columns),
-        "values": _values(parts, color_by, columns),
         "templates": [_template(template) for template in templates_of(list(distinct), time_limit)],
         "loops": [[loop.box.index, loop.edge, loop.link] for loop in borders.loops],
         "links": _links(borders.ways, parts, columns),
@@ -118,17 +114,6 @@ def _marks(parts: Parts, columns: Columns) -> Plain:
 
 def _distance(mark: Mark) -> float | None:
     return _FURTHEST if mark.distance == math.inf else rounded(mark.distance)
-
-
-def _values(parts: Parts, color_by: Quantity | None, columns: Columns) -> Plain:
-    """The quantity that was asked for, of each op: a number, or a string's number in a list."""
-    if color_by is None:
-        return []
-    found: list[Plain] = []
-    for part in parts.all:
-        value = None if part.leaf is None else color_by.of_ops(part.leaf.ops)
-        found.append([columns.text(value)] if isinstance(value, str) else rounded(value))
-    return found
 
 
 def _argument_names(link: Link) -> list[str]:

@@ -34,6 +34,28 @@ function duration(nanoseconds) {
   return `${threeDigits(nanoseconds / 1e9)} s`;
 }
 
+/** As a picture has what a function of the user's gave: Python's `.4g`. */
+function fourDigits(number) {
+  const [digits, power] = number.toExponential(3).split("e");
+  if (number === 0 || (power >= -4 && power < 4)) return String(Number(number.toPrecision(4)));
+  return `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+}
+
+/** Names with commas, the later ones counted. */
+const listed = (names, most = 3) =>
+  names.slice(0, most).join(", ") + (names.length > most ? ` and ${names.length - most} more` : "");
+
+/** Of several ops together the sum or mean of what is known, or their words; null where nothing is known. */
+function together(values, addsUp) {
+  const known = values.filter((value) => value !== null);
+  if (!known.length) return null;
+  if (known.some(Array.isArray)) {
+    return listed([...new Set(known.map((value) => (Array.isArray(value) ? string(value[0]) : fourDigits(value))))]);
+  }
+  const amount = known.reduce((sum, value) => sum + value, 0) / (addsUp ? 1 : known.length);
+  return Number.isFinite(amount) ? amount : null;
+}
+
 function shortNumber(number) {
   if (number === null || number === undefined) return "–";
   if (Number.isInteger(number) && Math.abs(number) < 1e6) return String(number);

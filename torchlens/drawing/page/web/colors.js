@@ -27,50 +27,27 @@ const familyOf = (() => {
 })();
 
 /**
- * One way to color: `of` an op's part gives a number, a word, or null.
- * @typedef {{key: string, name: string, text: Function, adds: boolean, of: (scene: Scene, part: number) => any}} Measure
+ * One way to color, by a column of the ops.
+ * @typedef {{key: string, name: string, text: Function, adds: boolean, column: any[]}} Measure
  */
-const ownName = DATA.color[0];
+const [askedName, askedAdds, askedIsNamed] = DATA.color ?? [];
+/** @type {Measure[]} */
 const MEASURES = [
-  ...[["time", "Time", duration, OPS.time], ["flops", "FLOPs", (n) => spaced(n, "FLOPs"), OPS.flops],
-    ["bytes", "Bytes", byteCount, OPS.bytes]].map(([key, name, text, column]) => ({
-    key, name, text, adds: true, of: (scene, part) => total(scene.ops(part).map((op) => column[op])),
-  })),
-  ...(ownName && !["time", "flops", "bytes"].includes(ownName)
-    ? [{ key: "own", name: ownName, text: shortNumber, adds: DATA.color[1], of: (scene, part) => ownValue(scene, part) }] : []),
+  { key: "time", name: "Time", text: duration, adds: true, column: OPS.time },
+  { key: "flops", name: "FLOPs", text: (number) => spaced(number, "FLOPs"), adds: true, column: OPS.flops },
+  { key: "bytes", name: "Bytes", text: byteCount, adds: true, column: OPS.bytes },
 ];
-
-function ownValue(scene, part) {
-  const value = scene.raw.values[part];
-  return Array.isArray(value) ? string(value[0]) : value ?? null;
+if (DATA.color && !askedIsNamed) {
+  MEASURES.push({ key: "own", name: askedName, text: fourDigits, adds: askedAdds, column: OPS.own });
 }
 
-function total(values) {
-  const known = values.filter((value) => value !== null && value !== undefined);
-  return known.length ? known.reduce((sum, value) => sum + value, 0) : null;
-}
-
-/** What a box has in which there are several words. */
-const SEVERAL = Symbol("several");
-
-/** For each part the sum or mean of what is in it, or its one word. */
-function amountsOf(scene, key) {
+/** What all ops of a part have together. */
+function amountOf(scene, key, part) {
   scene.amounts ??= new Map();
-  return getOr(scene.amounts, key, () => {
-    const measureBy = MEASURES.find((entry) => entry.key === key);
-    const found = new Array(scene.size).fill(null), counts = new Int32Array(scene.size);
-    const together = (a, b, share) => (a === null ? b : typeof a !== "number" || typeof b !== "number" ? (a === b ? a : SEVERAL)
-      : measureBy.adds ? a + b : a * (1 - share) + b * share); // no sum, which may be too large
-    for (let part = scene.size - 1; part >= 0; part--) {
-      if (scene.kind[part] === OP) found[part] = measureBy.of(scene, part);
-      if (found[part] === null) continue;
-      counts[part] = counts[part] || 1;
-      const parent = scene.parent[part];
-      if (parent < 0) continue;
-      counts[parent] += counts[part];
-      found[parent] = together(found[parent], found[part], counts[part] / counts[parent]);
-    }
-    return found;
+  return getOr(getOr(scene.amounts, key, () => new Map()), part, () => {
+    const { column, adds } = MEASURES.find((entry) => entry.key === key), values = [];
+    for (const leaf of scene.leaves(part)) for (const op of scene.ops(leaf)) values.push(column[op]);
+    return together(values, adds);
   });
 }
 
@@ -81,11 +58,11 @@ function palette(scene, shown) {
   if (view.color === "type") return familyPalette(scene, shown);
   if (view.color === "difference") return differencePalette(scene);
   if (view.color === "none") return { of: () => "", legend: [], title: "" };
-  const amounts = amountsOf(scene, view.color), entry = MEASURES.find(({ key }) => key === view.color);
-  const seen = shown.map((part) => amounts[part]).filter((value) => value !== null);
+  const entry = MEASURES.find(({ key }) => key === view.color), amount = (part) => amountOf(scene, view.color, part);
+  const seen = shown.map(amount).filter((value) => value !== null);
   if (!seen.length) return { title: entry.name, of: () => "unknown", legend: [UNKNOWN] };
-  if (seen.some((value) => typeof value !== "number")) return wordPalette(amounts, seen, entry);
-  return entry.adds ? sharePalette(amounts, seen, entry) : rangePalette(amounts, seen, entry);
+  if (seen.some((value) => typeof value !== "number")) return wordPalette(amount, seen, entry);
+  return entry.adds ? sharePalette(amount, seen, entry) : rangePalette(amount, seen, entry);
 }
 
 function familyPalette(scene, shown) {
@@ -103,36 +80,36 @@ function familyPalette(scene, shown) {
 const UNKNOWN = ["unknown", "not known"];
 const largest = (values) => values.reduce((most, value) => Math.max(most, value));
 
-function sharePalette(amounts, seen, entry) {
+function sharePalette(amount, seen, entry) {
   const most = largest(seen);
   const step = (value) => PARTS.findLastIndex((part) => value >= part * most);
   const range = (at) => (at ? `from ${entry.text(PARTS[at] * most)}` : `below ${entry.text(PARTS[1] * most)}`);
   return {
     title: `${entry.name}, of what is shown`,
-    of: (part) => (amounts[part] === null ? "unknown" : `filled q${most ? step(amounts[part]) : 0}`),
+    of: (part) => (amount(part) === null ? "unknown" : `filled q${most ? step(amount(part)) : 0}`),
     legend: [...PARTS.map((_, at) => [`filled q${at}`, range(at)]).reverse(), UNKNOWN],
   };
 }
 
-function rangePalette(amounts, seen, entry) {
+function rangePalette(amount, seen, entry) {
   const high = largest(seen), low = -largest(seen.map((value) => -value)), each = (high / 2 - low / 2) / STEPS; // halves, as the whole may be too large
   const step = (value) => Math.floor((value / 2 - low / 2) / each);
   const starts = each ? [...Array(STEPS).keys()].map((at) => `from ${entry.text(low + 2 * at * each)}`) : [entry.text(low)];
   return {
     title: entry.name,
-    of: (part) => (amounts[part] === null ? "unknown" : `filled q${each ? clamp(step(amounts[part]), 0, STEPS - 1) : 0}`),
+    of: (part) => (amount(part) === null ? "unknown" : `filled q${each ? clamp(step(amount(part)), 0, STEPS - 1) : 0}`),
     legend: [...starts.map((text, at) => [`filled q${at}`, text]).reverse(), UNKNOWN],
   };
 }
 
-function wordPalette(amounts, seen, entry) {
-  const text = (value) => (typeof value === "number" ? shortNumber(value) : value);
-  const words = [...new Set(seen.filter((value) => value !== SEVERAL).map(text))].sort();
+function wordPalette(amount, seen, entry) {
+  const text = (value) => (typeof value === "number" ? entry.text(value) : value);
+  const words = [...new Set(seen.map(text))].sort();
   const color = (word) => (words.indexOf(word) < WORD_COLOURS ? `f${words.indexOf(word)}` : REST);
   const rest = words.length > WORD_COLOURS ? [[`${REST} family`, `${words.length - WORD_COLOURS} more`]] : [];
   return {
     title: entry.name,
-    of: (part) => (amounts[part] === null || amounts[part] === SEVERAL ? "" : `family ${color(text(amounts[part]))}`),
+    of: (part) => (amount(part) === null ? "" : `family ${color(text(amount(part)))}`),
     legend: [...words.slice(0, WORD_COLOURS).map((word) => [`${color(word)} family`, word]), ...rest],
   };
 }

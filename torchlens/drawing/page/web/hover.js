@@ -10,8 +10,7 @@ function rows(pairs) {
 
 /** Texts that several passes have, each once, at most three. */
 function several(ops, read) {
-  const found = [...new Set(ops.map(read).filter((text) => text !== null && text !== ""))];
-  return found.length > 3 ? `${found.slice(0, 3).join(", ")} and ${found.length - 3} more` : found.join(", ");
+  return listed([...new Set(ops.map(read).filter((text) => text !== null && text !== ""))]);
 }
 
 const flopsOf = (op) => (OPS.flops[op] === null ? null : spaced(OPS.flops[op], "FLOPs"));
@@ -41,9 +40,17 @@ function statisticRows(op) {
   ];
 }
 
+/** What a function of the user's gave for the ops of a part. */
+function ownRows(scene, part) {
+  const entry = MEASURES.find(({ key }) => key === "own");
+  if (!entry) return [];
+  const amount = amountOf(scene, "own", part);
+  return [[plain(entry.name), typeof amount === "number" ? entry.text(amount) : amount]];
+}
+
 function opCard(scene, part) {
   const ops = scene.ops(part), column = (name) => (op) => string(OPS[name][op]);
-  const time = total(ops.map((op) => OPS.time[op])), flops = total(ops.map((op) => OPS.flops[op]));
+  const time = together(ops.map((op) => OPS.time[op]), true), flops = together(ops.map((op) => OPS.flops[op]), true);
   const argumentNames = (scene.into.get(part) ?? []).length > 1 ? ` of ${scene.into.get(part).length} inputs` : "";
   return [
     h("div", { class: "card-title" }, plain(scene.text(part, "title")), h("small", {}, plain(several(ops, column("func"))), argumentNames)),
@@ -51,20 +58,21 @@ function opCard(scene, part) {
       ["op", ops.length > 1 ? `${scene.text(part, "label")}, ${grouped(ops.length)} passes` : scene.text(part, "label")],
       ["shape", several(ops, column("shape"))], ["dtype", several(ops, column("dtype"))],
       ["time", time === null ? null : duration(time)], ["FLOPs", flops === null ? several(ops, column("flopsReason")) || null : spaced(flops, "FLOPs")],
-      ["bytes", byteCount(total(ops.map((op) => OPS.bytes[op])) ?? 0)],
-      ...statisticRowsOf(ops),
+      ["bytes", byteCount(together(ops.map((op) => OPS.bytes[op]), true) ?? 0)],
+      ...ownRows(scene, part), ...statisticRowsOf(ops),
       ["difference", scene.marks.has(part) ? string(scene.marks.get(part).text) : null],
     ]),
   ];
 }
 
 function boxTotals(scene, part) {
-  const amount = (key) => amountsOf(scene, key)[part];
+  const amount = (key) => amountOf(scene, key, part);
   const num = [...scene.leaves(part)].length;
   return [
     ["ops", grouped(num)], ["time", amount("time") === null ? null : duration(amount("time"))],
     ["FLOPs", amount("flops") === null ? null : spaced(amount("flops"), "FLOPs")],
     ["bytes of values", amount("bytes") === null ? null : byteCount(amount("bytes"))],
+    ...ownRows(scene, part),
   ];
 }
 

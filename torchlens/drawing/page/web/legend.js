@@ -11,8 +11,7 @@ function fillColors() {
   const choices = [["type", "Function"], ...MEASURES.map(({ key, name }) => [key, name]), ["none", "No color"]];
   if (DATA.scenes.some((raw) => raw.marks.length)) choices.unshift(["difference", "Difference"]);
   colorChoice.replaceChildren(...choices.map(([key, name]) => h("option", { value: key }, plain(name))));
-  const asked = MEASURES.find(({ key, name }) => key === ownName || (key === "own" && name === ownName));
-  view.color = asked ? asked.key : choices[0][0];
+  view.color = !DATA.color ? choices[0][0] : askedIsNamed ? askedName : "own";
   colorChoice.value = view.color;
 }
 
