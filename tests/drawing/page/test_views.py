@@ -197,7 +197,9 @@ def flops(op: Op) -> str:
     return "dear" if op.type == "relu" else "cheap"
 
 
-@pytest.mark.parametrize(("color_by", "texts"), [(time, ["7", "not known"]), (flops, ["cheap", "cheap, dear"])])
+@pytest.mark.parametrize(
+    ("color_by", "texts"), [(time, ["7", "not known"]), (flops, ["cheap", "cheap, dear"])]
+)
 def test_a_function_that_is_called_like_a_quantity_of_the_page_is_asked_all_the_same(
     browser: Browser, tmp_path: Path, color_by: ColorBy, texts: list[str]
 ) -> None:

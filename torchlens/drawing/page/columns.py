@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from torchlens._records import SourceLine
 from torchlens._trace.op import Op
+from torchlens.drawing.page.families import FAMILIES, family_number
 from torchlens.drawing.quantities import Quantity
 from torchlens.report.amounts import shape_text
 from torchlens.report.op_facts import OpFacts, op_facts
@@ -67,7 +68,7 @@ class Columns:
         if found is None:
             found = self._ops[op] = len(self._rows)
             facts = op_facts(op, statistics=self._with_statistics)
-            self._rows.append([*self._row(facts, op.name), self._own_value(op)])
+            self._rows.append([*self._row(facts, op.name), self._own_value(op), family_number(op.type)])
         return found
 
     def written(self) -> dict[str, Plain]:
@@ -78,6 +79,7 @@ class Columns:
             "lists": self._lists.values,
             "frames": self._frames.values,
             "sites": self._sites.values,
+            "families": FAMILIES,
             "ops": dict(zip(_NAMES, columns or [[] for _ in _NAMES])),
         }
 
@@ -114,7 +116,7 @@ class Columns:
 
 _NAMES = (
     *("label", "name", "kind", "type", "func", "shape", "dtype", "device", "bytes", "call", "params"),
-    *("buffers", "site", "flops", "flopsReason", "time", "statistics", "reason", "own"),
+    *("buffers", "site", "flops", "flopsReason", "time", "statistics", "reason", "own", "family"),
 )
 
 

@@ -62,7 +62,11 @@ def _mark(part: Part) -> int:
 
 def _heading(part: Part) -> tuple[str, str, str]:
     if part.kind == "group":
-        return f"{_name(part.parts[0], first=True)} … {_name(part.parts[-1], first=False)}", "", _changes(part)
+        return (
+            f"{_name(part.parts[0], first=True)} … {_name(part.parts[-1], first=False)}",
+            "",
+            _changes(part),
+        )
     box = part.boxes[0]
     badge = f"×{len(box.calls)}" if len(box.calls) > 1 else _changes(part)
     tag = box.type_name if box.address else ""

@@ -1,30 +1,10 @@
 // Colors: which class a node gets for what it is colored by, and what the legend says of it.
 
-/** Families of functions; the first that matches a type counts. */
-const FAMILIES = [
-  ["matrix products, convolutions", /linear|matmul|mm$|bmm|conv|einsum|addmm|baddbmm|dot$|lstm|gru|rnn/],
-  ["attention", /attention/],
-  ["normalization", /norm/],
-  ["activation", /relu|gelu|silu|elu$|tanh|sigmoid|softmax|softplus|mish|hardswish|glu|swish/],
-  ["pooling and reduction", /pool|mean|sum$|max|min$|std|var$|prod|amax|argm|topk|interpolate|upsample/],
-  ["arithmetic", /add|sub|mul|div|pow|sqrt|exp|log|neg|abs|clamp|sin|cos|square|erf|lerp|where|masked/],
-  ["shape and indexing", /view|reshape|transpose|permute|flatten|cat|stack|split|chunk|getitem|setitem|expand|squeeze|slice|select|unbind|gather|index|pad|repeat|roll|^t$|contiguous|^to$|^float$|clone|detach|chunk|narrow|embedding/],
-];
-const OTHER = FAMILIES.length;
-const FAMILY_NAMES = [...FAMILIES.map(([name]) => name), "other"];
 const STEPS = 6;
 /** A step begins at this part of the largest that is shown. */
 const PARTS = [0, 0.01, 0.05, 0.1, 0.25, 0.5];
-const WORD_COLOURS = 8;
+const WORD_COLORS = 8;
 const REST = "f8";
-
-const familyOf = (() => {
-  const known = new Map();
-  return (type) => getOr(known, type, () => {
-    const found = FAMILIES.findIndex(([, pattern]) => pattern.test(type));
-    return found < 0 ? OTHER : found;
-  });
-})();
 
 /**
  * One way to color, by a column of the ops.
@@ -66,14 +46,14 @@ function palette(scene, shown) {
 }
 
 function familyPalette(scene, shown) {
-  const family = (part) => familyOf(string(OPS.type[scene.ops(part)[0]]));
-  const color = (number) => (number === OTHER ? WORD_COLOURS : number);
+  const family = (part) => OPS.family[scene.ops(part)[0]], last = DATA.families.length - 1;
+  const color = (number) => (number === last ? REST : `f${number}`);
   const isCall = (part) => scene.kind[part] === OP && ["call", "boundary"].includes(string(OPS.kind[scene.ops(part)[0]]));
   const found = [...new Set(shown.filter(isCall).map(family))].sort((a, b) => a - b);
   return {
     title: "Function",
-    of: (part) => (isCall(part) ? `family f${color(family(part))}` : ""),
-    legend: found.map((number) => [`f${color(number)} family`, FAMILY_NAMES[number]]),
+    of: (part) => (isCall(part) ? `family ${color(family(part))}` : ""),
+    legend: found.map((number) => [`${color(number)} family`, DATA.families[number]]),
   };
 }
 
@@ -105,11 +85,11 @@ function rangePalette(amount, seen, entry) {
 function wordPalette(amount, seen, entry) {
   const text = (value) => (typeof value === "number" ? entry.text(value) : value);
   const words = [...new Set(seen.map(text))].sort();
-  const color = (word) => (words.indexOf(word) < WORD_COLOURS ? `f${words.indexOf(word)}` : REST);
-  const rest = words.length > WORD_COLOURS ? [[`${REST} family`, `${words.length - WORD_COLOURS} more`]] : [];
+  const color = (word) => (words.indexOf(word) < WORD_COLORS ? `f${words.indexOf(word)}` : REST);
+  const rest = words.length > WORD_COLORS ? [[`${REST} family`, `${words.length - WORD_COLORS} more`]] : [];
   return {
     title: entry.name,
     of: (part) => (amount(part) === null ? "" : `family ${color(text(amount(part)))}`),
-    legend: [...words.slice(0, WORD_COLOURS).map((word) => [`${color(word)} family`, word]), ...rest],
+    legend: [...words.slice(0, WORD_COLORS).map((word) => [`${color(word)} family`, word]), ...rest],
   };
 }
