@@ -23,12 +23,12 @@ class Inside:
 
     entries: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
     exits: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
-    edges: dict[tuple[End, End], int] = field(default_factory=dict[tuple[End, End], int])
-    """Each once, with its number."""
+    edges: dict[tuple[End, End, bool], int] = field(default_factory=dict[tuple[End, End, bool], int])
+    """Each once, with its number; and whether it goes forward to a later pass, beside what stays in one."""
 
-    def edge(self, start: End, end: End) -> int:
+    def edge(self, start: End, end: End, *, later: bool = False) -> int:
         """The number of an edge, a new one if it is not there."""
-        return self.edges.setdefault((start, end), len(self.edges))
+        return self.edges.setdefault((start, end, later), len(self.edges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def borders_of(parts: Parts, links: list[Link]) -> Borders:
     ways = [_way(parts.of_leaf[link.source.index], parts.of_leaf[link.target.index]) for link in drawn]
     insides = {part.index: Inside() for part in parts.all if part.leaf is None}
     names = _Names(ways)
-    cut = [(link, list(_cut(way, insides, names))) for link, way in zip(drawn, ways)]
+    cut = [(link, list(_cut(link, way, insides, names))) for link, way in zip(drawn, ways)]
     loops = [
         loop for at, (link, way) in enumerate(zip(drawn, ways)) for loop in _loops(at, link, way, insides)
     ]
@@ -121,12 +121,19 @@ class _Names:
         return (item if box.index in self._many_out else way.out[0]).index
 
 
-def _cut(way: _Way, insides: dict[int, Inside], names: _Names) -> Iterator[int]:
+def _start(item: Part) -> int:
+    """Its place among all, outputs of one call at the first of them: what leads from there on is forward."""
+    return item.index if item.leaf is None else item.index - (item.leaf.index - item.leaf.start)
+
+
+def _cut(link: Link, way: _Way, insides: dict[int, Inside], names: _Names) -> Iterator[int]:
     for item, box in zip(way.out, way.out[1:]):
         inside = insides[box.index]
         place = inside.exits.setdefault(names.exit(box, way, item), len(inside.exits))
         yield inside.edge(("item", item.slot), ("exit", place))
-    yield insides[way.across.index].edge(("item", way.out[-1].slot), ("item", way.into[-1].slot))
+    start, end = way.out[-1], way.into[-1]
+    later = link.later and _start(start) < _start(end)
+    yield insides[way.across.index].edge(("item", start.slot), ("item", end.slot), later=later)
     for box, item in reversed(list(zip(way.into[1:], way.into))):
         inside = insides[box.index]
         place = inside.entries.setdefault(names.entry(box, way), len(inside.entries))

@@ -18,6 +18,8 @@ from torchlens.report.amounts import shape_text
 
 _KINDS = ("op", "module", "group")
 _STATUSES = (None, "both", "removed", "added")
+_COURSES = ((False, False), (True, False), (False, True))
+"""Of an edge: whether it goes back, and whether it goes forward to a later pass."""
 _FURTHEST: Final = 1e308
 """Stands for a distance without bound, which JSON does not have."""
 
@@ -126,7 +128,10 @@ def _template(template: Template) -> Plain:
         "items": [number for item in template.items for number in item[:2]],
         "entries": [*template.entries],
         "exits": [*template.exits],
-        "edges": [[edge.start, edge.end, int(edge.back), *edge.points] for edge in template.edges],
+        "edges": [
+            [edge.start, edge.end, _COURSES.index((edge.back, edge.later)), *edge.points]
+            for edge in template.edges
+        ],
     }
 
 

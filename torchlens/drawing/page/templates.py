@@ -29,7 +29,8 @@ class Plan:
     """For each item the first output of its call; itself where it is no op of several outputs."""
     num_entries: int
     num_exits: int
-    edges: tuple[tuple[End, End], ...]
+    edges: tuple[tuple[End, End, bool], ...]
+    """With whether each goes forward to a later pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,13 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A curve between two ends; `back` if it goes to what began to run no later."""
+    """A curve between two ends; `back` if it goes to what began to run no later, `later` as in `Inside`."""
 
     start: int
     """Number of the item; entries are counted on from the items, and exits from these."""
     end: int
     back: bool
+    later: bool
     points: list[int]
     """x and y in turn: of a cubic Bézier spline, in the direction of the layout (down)."""
 
@@ -93,7 +95,7 @@ def _dot_lines(plan: Plan) -> Iterator[str]:
             yield f"{{rank={rank} {dots}}}"
     for slot, (width, _) in enumerate(plan.sizes):
         yield f"item{slot} [width={width / 72:.4f} height={SLOT / 72:.4f}]"
-    for number, (start, end) in enumerate(plan.edges):
+    for number, (start, end, _) in enumerate(plan.edges):
         yield f"{_dot_edge(plan, start, end)} [id={number}]"
     yield from _rows(plan)
 
@@ -111,7 +113,7 @@ def _dot_edge(plan: Plan, start: End, end: End) -> str:
 
 def _rows(plan: Plan) -> Iterator[str]:
     """Items without edges below one another, which Graphviz would put into one long row."""
-    used = {end for edge in plan.edges for end in edge}
+    used = {end for start, stop, _ in plan.edges for end in (start, stop)}
     alone = [slot for slot in range(len(plan.sizes)) if ("item", slot) not in used]
     for above, below in zip(alone, alone[_MOST_ABREAST:]):
         yield f"item{above} -> item{below} [style=invis weight=0]"
@@ -137,9 +139,10 @@ def _template(plan: Plan, graph: PlacedGraph) -> Template:
                 _number(plan, start),
                 _number(plan, end),
                 is_back(plan, start, end),
+                later,
                 _points(curves[number], left, top),
             )
-            for number, (start, end) in enumerate(plan.edges)
+            for number, (start, end, later) in enumerate(plan.edges)
         ],
     )
 

@@ -1,5 +1,7 @@
 // The curves of edges: a layout's splines, stretched with it, with their ends led to where things stand now.
 
+/** Courses of edges: on, back to what began to run no later, on to a later pass. */
+const FORWARD = 0, BACK = 1, LATER = 2;
 const EDGE_INSET = 10, TIP = 8;
 const at = (x, y) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
@@ -14,17 +16,28 @@ const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 function curvesOf(scene, box) {
   const template = scene.template(box), layout = layoutOf(scene, box), found = [];
   for (const [edge, links] of scene.bundles.get(box) ?? []) {
-    const [start, end, back, ...numbers] = template.edges[edge], points = [];
+    const [start, end, course, ...numbers] = template.edges[edge], points = [];
     const item = scene.children[box][start];
     if (start === end && scene.isBox(item) && scene.open[item]) continue; // its inside shows what goes round
     for (let i = 0; i < numbers.length; i += 2) points.push([numbers[i], numbers[i + 1]]);
     for (const group of byEnds(scene, box, start, end, links)) {
-      const ends = { from: endOf(scene, box, layout, start, group.exit, true), to: endOf(scene, box, layout, end, group.entry, false) };
-      const shape = start === end ? loopCurve(ends.from) : back && start < end ? againCurve(ends, points, layout) : back ? backCurve(ends, points, layout) : forwardCurve(ends, points, layout);
-      found.push({ inside: box, from: partOf(scene, box, start), to: partOf(scene, box, end), key: `${box}.${edge}.${group.exit}.${group.entry}`, back: !!back, links: group.links, ...shape });
+      const from = endOf(scene, box, layout, start, group.exit, true);
+      const to = endOf(scene, box, layout, end, group.entry, false);
+      found.push({
+        inside: box, from: partOf(scene, box, start), to: partOf(scene, box, end),
+        key: `${box}.${edge}.${group.exit}.${group.entry}`, back: course !== FORWARD, links: group.links,
+        ...curveBy(start, end, course)({ from, to }, points, layout),
+      });
     }
   }
   return found;
+}
+
+/** What goes back takes a lane beside the items; all else goes down between them. */
+function curveBy(start, end, course) {
+  if (start === end) return (ends) => loopCurve(ends.from);
+  if (course !== BACK) return forwardCurve;
+  return start < end ? againCurve : backCurve;
 }
 
 /** The part that an edge ends at: an item, or the box itself at its border. */
@@ -91,7 +104,8 @@ function forwardCurve({ from, to }, points, layout) {
     d += lead(last[3], slope(last[2], last[3]), end, 0);
   }
   if (y2 > end[1] + 0.5) d += `L${at(x2, y2)}`;
-  return { d, tip: to.tip ? `M${at(x2, to.y)}l-3.6-${TIP}h7.2z` : "", ends: [[x1, from.y], [x2, to.y]], middle: [x1, from.y] };
+  const middle = inner.length ? inner[inner.length >> 1][0] : [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2];
+  return { d, tip: to.tip ? `M${at(x2, to.y)}l-3.6-${TIP}h7.2z` : "", ends: [[x1, from.y], [x2, to.y]], middle };
 }
 
 const beneath = (x, item) => clamp(x, item.x + EDGE_INSET, item.x + item.width - EDGE_INSET);
