@@ -137,6 +137,38 @@ def test_a_quantity_colors_closed_modules_by_what_is_in_them(
         assert not page.locator("#legend").is_visible()
 
 
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("resnet", (1300, 850)), ("unet", (900, 500)), ("flat", (1300, 850)), ("unet", (600, 800))],
+)
+def test_after_fit_no_node_lies_below_the_legend(
+    browser: Browser, page_html: Pages, tmp_path: Path, name: str, size: tuple[int, int]
+) -> None:
+    window = dict(zip(("width", "height"), size))
+    with shown(browser, page_html(name), tmp_path, viewport=window) as page:
+        page.click("#open-all")
+        page.click("#fit")
+        settle(page)
+        assert page.locator("#legend-list").is_visible() is (size[0] > 700)
+        legend = page.locator("#legend").bounding_box()
+        assert legend is not None
+        for body in page.locator("#world .node.closed > .body").all():
+            box = body.bounding_box()
+            assert box is not None
+            assert box["x"] >= legend["x"] + legend["width"] or box["y"] + box["height"] <= legend["y"]
+
+
+def test_the_legend_is_folded_away_and_back_by_mouse_or_key(
+    browser: Browser, page_html: Pages, tmp_path: Path
+) -> None:
+    with shown(browser, page_html("unet"), tmp_path) as page:
+        title, colors = page.locator("#legend-title"), page.locator("#legend-list")
+        title.click()
+        assert not colors.is_visible()
+        title.press("Enter")
+        assert colors.is_visible()
+
+
 def depth(op: Op) -> int:
     return op.module.address.count(".")
 

@@ -7,7 +7,7 @@ from typing import get_args
 
 from torchlens.drawing.page.columns import Columns, Plain
 from torchlens.drawing.page.document import document
-from torchlens.drawing.page.scenes import written_scene
+from torchlens.drawing.page.scenes import written_constants, written_scene
 from torchlens.drawing.quantities import Quantity, QuantityName, quantity_of
 from torchlens.drawing.scene import Scene
 
@@ -29,7 +29,8 @@ def page_of(
     columns = Columns(statistics=statistics, own=own)
     written = [written_scene(scene, columns, time_limit) for scene in scenes]
     color: list[Plain] | None = None if color_by is None else [color_by.name, color_by.adds_up, own is None]
-    return document(title, {"title": title, "color": color, "scenes": [*written], **columns.written()})
+    data = {"title": title, "color": color, "scenes": written, **written_constants(), **columns.written()}
+    return document(title, data)
 
 
 def _is_named(quantity: Quantity) -> bool:

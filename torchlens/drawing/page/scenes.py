@@ -9,8 +9,8 @@ from torchlens._trace.module import ModuleCall
 from torchlens.drawing.arguments import argument_name
 from torchlens.drawing.page.borders import Inside, borders_of
 from torchlens.drawing.page.columns import Columns, Plain, rounded
-from torchlens.drawing.page.parts import Part, Parts, parts_of, starts_of
-from torchlens.drawing.page.templates import Plan, Template, plan_of, templates_of
+from torchlens.drawing.page.parts import MOST_ITEMS, Part, Parts, parts_of, starts_of
+from torchlens.drawing.page.templates import RANK_GAP, SLOT, Plan, Template, plan_of, templates_of
 from torchlens.drawing.page.texts import Text, text_of
 from torchlens.drawing.params import num_params
 from torchlens.drawing.scene import Box, Link, Mark, Scene
@@ -22,6 +22,17 @@ _COURSES = ((False, False), (True, False), (False, True))
 """Of an edge: whether it goes back, and whether it goes forward to a later pass."""
 _FURTHEST: Final = 1e308
 """Stands for a distance without bound, which JSON does not have."""
+
+
+def written_constants() -> dict[str, Plain]:
+    """What the page's script has to know of how scenes are written and laid out."""
+    return {
+        "kinds": _KINDS,
+        "statuses": [status or "" for status in _STATUSES],
+        "slot": SLOT,
+        "gap": RANK_GAP,
+        "readable": MOST_ITEMS,
+    }
 
 
 def written_scene(scene: Scene, columns: Columns, time_limit: float) -> dict[str, Plain]:

@@ -32,13 +32,28 @@ function panBy(x, y) {
   draw();
 }
 
-/** All of it; at the start not so small that nothing can be read. */
+/** All of it, beside or above the legend; at the start not so small that nothing can be read. */
 function fit(least = LEAST) {
-  const { width, height } = clear(), whole = layoutOf(view.scene, 0), edge = 28;
-  camera.scale = clamp(Math.min((width - 2 * edge) / whole.width, (height - 2 * edge) / whole.height, 1.25), least, MOST);
-  camera.x = (width - whole.width * camera.scale) / 2;
-  camera.y = Math.max((height - whole.height * camera.scale) / 2, edge);
+  const { width, height } = clear(), [aside, below] = legendRoom();
+  const places = [
+    placeIn({ left: 0, width, height }, least),
+    placeIn({ left: aside, width: width - aside, height }, least),
+    placeIn({ left: 0, width, height: height - below }, least),
+  ];
+  const free = places.filter(({ x, bottom }) => x >= aside || bottom <= height - below);
+  const { x, y, scale } = free.reduce((best, place) => (place.scale > best.scale ? place : best), free[0] ?? places[0]);
+  Object.assign(camera, { x, y, scale });
   draw();
+}
+
+/** Where the whole stands in the middle of an area, as large as may be. */
+function placeIn({ left, width, height }, least) {
+  const whole = layoutOf(view.scene, 0), edge = 28;
+  const largest = Math.min((width - 2 * edge) / whole.width, (height - 2 * edge) / whole.height, 1.25);
+  const scale = clamp(largest, least, MOST);
+  const x = left + (width - whole.width * scale) / 2;
+  const y = Math.max((height - whole.height * scale) / 2, edge);
+  return { x, y, scale, bottom: y + whole.height * scale };
 }
 
 /** A part in the middle, large enough to be read; an open box from its top. */

@@ -3,10 +3,11 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const OPS = DATA.ops;
 
-/** Kinds of parts. */
-const OP = 0, MODULE = 1, GROUP = 2;
-/** Statuses in a page of two runs; 0 is none. */
-const BOTH = 1, REMOVED = 2, ADDED = 3;
+const [OP, MODULE, GROUP] = ["op", "module", "group"].map((kind) => DATA.kinds.indexOf(kind));
+/** In a page of two runs; 0 is no status. */
+const [BOTH, REMOVED, ADDED] = ["both", "removed", "added"].map((status) => DATA.statuses.indexOf(status));
+/** The class of what has a status, and the word for it; empty for what is in both runs. */
+const statusClass = (status) => (status === BOTH ? "" : DATA.statuses[status]);
 
 const string = (number) => (number < 0 ? "" : DATA.strings[number]);
 const strings = (number) => DATA.lists[number].map(string);

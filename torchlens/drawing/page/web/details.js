@@ -54,15 +54,15 @@ function opDetails(scene, part) {
   const op = ops[passShown], mark = scene.marks.get(part);
   return [
     titleOf(scene, part), path(scene, part), reachButtons(),
-    mark && section("Two runs", h("p", { class: `mark ${["", "", "removed", "added"][mark.status]}` }, plain(markText(mark)))),
+    mark && section("Two runs", h("p", { class: `mark ${statusClass(mark.status)}` }, plain(markText(mark)))),
     ops.length > 1 && passes(scene, part, ops),
     section("Op", rows(opRows(op))),
     section("Called at", source(op)),
     section("Value", value(op)),
     mark && mark.twin >= 0 && section("Value in the second run", value(mark.twin)),
     ...stateSections(op),
-    section("Parents", neighbours(scene, part, scene.into, scene.links.source)),
-    section("Children", neighbours(scene, part, scene.outOf, scene.links.target)),
+    section("Parents", neighbors(scene, part, scene.into, scene.links.source)),
+    section("Children", neighbors(scene, part, scene.outOf, scene.links.target)),
     ...moduleSections(scene, part),
   ];
 }
@@ -132,12 +132,12 @@ function stateSections(op) {
   });
 }
 
-function neighbours(scene, part, lists, ends) {
+function neighbors(scene, part, lists, ends) {
   const links = lists.get(part) ?? [];
   if (!links.length) return h("p", { class: "quiet" }, "none");
   const { shape, count } = scene.links;
   return list(links, (link) => {
-    const note = [string(shape[link]), argumentsOf(scene, link), count[link] > 1 ? `×${count[link]}` : "", ["", "", "removed", "added"][scene.links.status[link]]];
+    const note = [string(shape[link]), argumentsOf(scene, link), count[link] > 1 ? `×${count[link]}` : "", statusClass(scene.links.status[link])];
     return goTo(ends[link], scene.text(ends[link], "label"), note.filter(Boolean).join(" · "));
   });
 }

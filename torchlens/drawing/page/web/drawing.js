@@ -137,11 +137,11 @@ function paint() {
   }
   for (const { part } of shownParts) {
     const { element } = drawn.get(`n${part}`), isOpen = scene.isBox(part) && scene.open[part];
-    const classes = ["node", ["op", "module", "group"][scene.kind[part]], isOpen ? "open" : "closed"];
+    const classes = ["node", DATA.kinds[scene.kind[part]], isOpen ? "open" : "closed"];
     if (isOpen) classes.push(shadeOf(scene.depth[part]));
     if (scene.kind[part] === OP) classes.push(`kind-${string(OPS.kind[scene.ops(part)[0]])}`);
     if (!isOpen || view.color === "difference") classes.push(paletteNow.of(part));
-    classes.push(["", "", "removed", "added"][statusOf(scene, part)]);
+    classes.push(statusClass(statusOf(scene, part)));
     if (part === selected) classes.push("selected");
     if (lit && !hasLit(scene, part, lit)) classes.push("dim");
     const text = classes.filter(Boolean).join(" ");

@@ -23,7 +23,7 @@ const ACTIONS = {
 document.addEventListener("keydown", (event) => {
   const target = event.target, isField = target.matches("input, select, textarea");
   if (event.ctrlKey || event.metaKey || event.altKey || (isField && event.key !== "Escape")) return;
-  if (target.closest("button") && (event.key === "Enter" || event.key === " ")) return;
+  if (target.closest("button, summary") && (event.key === "Enter" || event.key === " ")) return;
   if (panel.contains(target) && event.key.startsWith("Arrow")) return;
   const action = Object.hasOwn(ACTIONS, event.key) ? ACTIONS[event.key] : null;
   if (!action) return;

@@ -1,10 +1,22 @@
 // The legend, and the choice of colors and of light or dark.
 
 const legend = byId("legend"), colorChoice = byId("color");
+/** Narrower windows have no room for the legend until one asks for it. */
+const LEGEND_LEAST = 700;
+legend.open = innerWidth > LEGEND_LEAST;
+
+/** How far the legend reaches into the stage from the left and from below. */
+function legendRoom() {
+  if (legend.hidden) return [0, 0];
+  const { width, height } = legend.getBoundingClientRect(), margin = 14;
+  return [width + margin, height + margin];
+}
 
 function showLegend({ title, legend: entries }) {
   legend.hidden = !entries.length;
-  legend.replaceChildren(h("h3", {}, title), h("ul", {}, entries.map(([classes, text]) => h("li", {}, h("span", { class: `swatch ${classes}` }), plain(text)))));
+  byId("legend-title").replaceChildren(plain(title));
+  byId("legend-list").replaceChildren(...entries.map(([classes, text]) =>
+    h("li", {}, h("span", { class: `swatch ${classes}` }), plain(text))));
 }
 
 function fillColors() {

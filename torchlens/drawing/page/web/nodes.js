@@ -7,7 +7,7 @@ const PAD = 12;
 /** What assistive technology says of a part. */
 function spoken(scene, part) {
   const lines = ["title", "tag", "second", "third"].map((column) => scene.text(part, column)).filter(Boolean);
-  const badge = scene.text(part, "badge"), kind = ["op", "module", "group"][scene.kind[part]];
+  const badge = scene.text(part, "badge"), kind = DATA.kinds[scene.kind[part]];
   const status = ["", "", "only in the first run", "only in the second run"][statusOf(scene, part)];
   return plain([kind, ...lines, spokenBadge(badge), status].filter(Boolean).join(", "));
 }
@@ -70,7 +70,7 @@ function edgeElement(scene, curve) {
     svg("path", { class: "wire", d: curve.d }), curve.tip && svg("path", { class: "tip", d: curve.tip }));
   group.classList.toggle("back", curve.back);
   const statuses = new Set(curve.links.map((link) => links.status[link]));
-  if (statuses.size === 1) group.classList.add(["", "", "removed", "added"][[...statuses][0]] || "same");
+  if (statuses.size === 1) group.classList.add(statusClass([...statuses][0]) || "same");
   const count = Math.max(...curve.links.map((link) => links.count[link]));
   if (curve.back && count > 1) group.append(edgeLabel(`×${count}`, curve.middle));
   return group;

@@ -57,7 +57,7 @@ function showResults() {
   searchBox.setAttribute("aria-expanded", String(!results.hidden));
   results.replaceChildren(
     ...found.map(({ part, why }, place) => h("li", { role: "option", id: `result-${place}`, onpointerdown: (event) => { event.preventDefault(); take(place); } },
-      h("span", { class: `dot ${["op", "module", "group"][scene.kind[part]]}` }), h("span", { class: "result" }, plain(scene.text(part, "title")), h("small", {}, plain(scene.text(part, "tag")))),
+      h("span", { class: `dot ${DATA.kinds[scene.kind[part]]}` }), h("span", { class: "result" }, plain(scene.text(part, "title")), h("small", {}, plain(scene.text(part, "tag")))),
       h("span", { class: "where" }, plain(why || whereabouts(scene, part))))),
     all.length > found.length ? h("li", { class: "rest" }, `${grouped(all.length - found.length)} more`) : "", none ? h("li", { class: "rest" }, "Nothing is called that.") : "",
   );

@@ -110,6 +110,8 @@ fillViews();
 fillColors();
 fillHelp();
 showScene(0, 0);
+drawNow();
+fit(START_LEAST); // again, now that the legend is there
 if (location.hash) readFragment();
 drawNow();
 document.documentElement.dataset.ready = "true";

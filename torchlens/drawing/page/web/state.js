@@ -1,7 +1,7 @@
 // What is shown, and the few ways to change it.
 
 /** At most this many nodes are seen when the page opens. */
-const READABLE = 60;
+const READABLE = DATA.readable;
 
 const scenes = new Map();
 const view = {

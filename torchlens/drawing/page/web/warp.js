@@ -3,8 +3,8 @@
 // Along each axis the stretch is monotone: nothing changes its order, so nothing can come to lie over anything.
 
 const HEADER = 30, SIDE = 18, ROOM = 14;
-/** As in templates.py: the height each item is given, and the space between ranks, in which nothing stands. */
-const SLOT = 60, GAP = 30;
+/** Of layouts: the height each item is given, and the space between ranks, in which nothing stands. */
+const SLOT = DATA.slot, GAP = DATA.gap;
 
 /**
  * A map of one axis. Each span (from, to, needed) becomes at least as long as it needs to be;
