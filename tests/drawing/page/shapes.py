@@ -113,6 +113,7 @@ def traced(name: str) -> Trace:
         "recurrent": lambda: (Recurrent(), torch.randn(5, 1, 2)),
         "over_time": lambda: (OverTime(), torch.randn(5, 1, 2)),
         "flat": lambda: (Flat(500), torch.randn(1, 3)),
+        "three_groups": lambda: (Flat(120), torch.randn(1, 3)),
     }
     return tl.trace(*models[name]())
 

@@ -35,4 +35,5 @@ def page_of(
 
 def _is_named(quantity: Quantity) -> bool:
     """Whether it is one of those that each page has, and no function that happens to be called like one."""
-    return quantity.name in get_args(QuantityName) and quantity == quantity_of(quantity.name)
+    names: tuple[QuantityName, ...] = get_args(QuantityName)
+    return any(quantity == quantity_of(name) for name in names)

@@ -14,7 +14,8 @@ from torchlens.drawing.page.columns import Plain
 _WEB: Final = files("torchlens.drawing.page") / "web"
 _SCRIPTS: Final = (
     *("data", "state", "warp", "curves", "element", "colors", "differences", "nodes", "drawing"),
-    *("camera", "amounts", "hover", "details", "search", "legend", "fragment", "keys", "start"),
+    *("camera", "amounts", "hover", "details", "details_op", "details_box"),
+    *("search", "legend", "fragment", "keys", "start"),
 )
 """In the order in which they stand in the page's one script."""
 

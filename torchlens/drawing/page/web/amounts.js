@@ -7,12 +7,19 @@ function threeDigits(value) {
 }
 
 function scaled(number) {
-  let value = number, power = 0;
-  while (value >= 999.5 && power < PREFIXES.length - 1) { value /= 1000; power++; }
+  let value = number,
+    power = 0;
+  while (value >= 999.5 && power < PREFIXES.length - 1) {
+    value /= 1000;
+    power++;
+  }
   return [threeDigits(value), PREFIXES[power]];
 }
 
-const grouped = (number) => Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+const grouped = (number) =>
+  Math.round(number)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, ",");
 
 function spaced(number, unit) {
   if (number < 10000) return `${grouped(number)} ${unit}`;
@@ -28,7 +35,10 @@ function byteCount(number) {
 
 function duration(nanoseconds) {
   if (nanoseconds < 1000) return `${Math.round(nanoseconds)} ns`;
-  for (const [unit, size] of [["µs", 1e3], ["ms", 1e6]]) {
+  for (const [unit, size] of [
+    ["µs", 1e3],
+    ["ms", 1e6],
+  ]) {
     if (nanoseconds < 999.5 * size) return `${threeDigits(nanoseconds / size)} ${unit}`;
   }
   return `${threeDigits(nanoseconds / 1e9)} s`;

@@ -24,11 +24,16 @@ if (DATA.color && !askedIsNamed) {
 /** What all ops of a part have together. */
 function amountOf(scene, key, part) {
   scene.amounts ??= new Map();
-  return getOr(getOr(scene.amounts, key, () => new Map()), part, () => {
-    const { column, adds } = MEASURES.find((entry) => entry.key === key), values = [];
-    for (const leaf of scene.leaves(part)) for (const op of scene.ops(leaf)) values.push(column[op]);
-    return together(values, adds);
-  });
+  return getOr(
+    getOr(scene.amounts, key, () => new Map()),
+    part,
+    () => {
+      const { column, adds } = MEASURES.find((entry) => entry.key === key),
+        values = [];
+      for (const leaf of scene.leaves(part)) for (const op of scene.ops(leaf)) values.push(column[op]);
+      return together(values, adds);
+    },
+  );
 }
 
 const isTwoRuns = () => view.scene.marks.size > 0;
@@ -38,7 +43,8 @@ function palette(scene, shown) {
   if (view.color === "type") return familyPalette(scene, shown);
   if (view.color === "difference") return differencePalette(scene);
   if (view.color === "none") return { of: () => "", legend: [], title: "" };
-  const entry = MEASURES.find(({ key }) => key === view.color), amount = (part) => amountOf(scene, view.color, part);
+  const entry = MEASURES.find(({ key }) => key === view.color),
+    amount = (part) => amountOf(scene, view.color, part);
   const seen = shown.map(amount).filter((value) => value !== null);
   if (!seen.length) return { title: entry.name, of: () => "unknown", legend: [UNKNOWN] };
   if (seen.some((value) => typeof value !== "number")) return wordPalette(amount, seen, entry);
@@ -46,9 +52,11 @@ function palette(scene, shown) {
 }
 
 function familyPalette(scene, shown) {
-  const family = (part) => OPS.family[scene.ops(part)[0]], last = DATA.families.length - 1;
+  const family = (part) => OPS.family[scene.ops(part)[0]],
+    last = DATA.families.length - 1;
   const color = (number) => (number === last ? REST : `f${number}`);
-  const isCall = (part) => scene.kind[part] === OP && ["call", "boundary"].includes(string(OPS.kind[scene.ops(part)[0]]));
+  const isCall = (part) =>
+    scene.kind[part] === OP && ["call", "boundary"].includes(string(OPS.kind[scene.ops(part)[0]]));
   const found = [...new Set(shown.filter(isCall).map(family))].sort((a, b) => a - b);
   return {
     title: "Function",
@@ -72,9 +80,13 @@ function sharePalette(amount, seen, entry) {
 }
 
 function rangePalette(amount, seen, entry) {
-  const high = largest(seen), low = -largest(seen.map((value) => -value)), each = (high / 2 - low / 2) / STEPS; // halves, as the whole may be too large
+  const high = largest(seen),
+    low = -largest(seen.map((value) => -value)),
+    each = (high / 2 - low / 2) / STEPS; // halves, as the whole may be too large
   const step = (value) => Math.floor((value / 2 - low / 2) / each);
-  const starts = each ? [...Array(STEPS).keys()].map((at) => `from ${entry.text(low + 2 * at * each)}`) : [entry.text(low)];
+  const starts = each
+    ? [...Array(STEPS).keys()].map((at) => `from ${entry.text(low + 2 * at * each)}`)
+    : [entry.text(low)];
   return {
     title: entry.name,
     of: (part) => (amount(part) === null ? "unknown" : `filled q${each ? clamp(step(amount(part)), 0, STEPS - 1) : 0}`),

@@ -51,11 +51,19 @@ class Scene {
       siblings.push(part);
     }
     this.modules = new Map(raw.modules.map(([part, silent, ...boxes]) => [part, { silent, boxes }]));
-    this.marks = new Map(raw.marks.map(([part, status, distance, text, twin, equal]) =>
-      [part, { status, distance, text, twin, equal: !!equal }]));
+    this.marks = new Map(
+      raw.marks.map(([part, status, distance, text, twin, equal]) => [
+        part,
+        { status, distance, text, twin, equal: !!equal },
+      ]),
+    );
     this.readLinks(raw.links);
     for (const [box, edge, link] of raw.loops) {
-      push(getOr(this.bundles, this.parent[box], () => new Map()), edge, link);
+      push(
+        getOr(this.bundles, this.parent[box], () => new Map()),
+        edge,
+        link,
+      );
     }
   }
 
@@ -69,26 +77,49 @@ class Scene {
       push(this.outOf, links.source[link], link);
       push(this.into, links.target[link], link);
       const way = this.way(link);
-      way.boxes.forEach((box, at) => push(getOr(this.bundles, box, () => new Map()), way.edges[at], link));
+      way.boxes.forEach((box, at) =>
+        push(
+          getOr(this.bundles, box, () => new Map()),
+          way.edges[at],
+          link,
+        ),
+      );
     }
   }
 
   /** The boxes that a link passes, with the number of its edge in each; `across` is where it passes over. */
   way(link) {
-    const out = [], into = [];
-    let source = this.parent[this.links.source[link]], target = this.parent[this.links.target[link]];
+    const out = [],
+      into = [];
+    let source = this.parent[this.links.source[link]],
+      target = this.parent[this.links.target[link]];
     while (source !== target) {
-      if (source > target) { out.push(source); source = this.parent[source]; }
-      else { into.push(target); target = this.parent[target]; }
+      if (source > target) {
+        out.push(source);
+        source = this.parent[source];
+      } else {
+        into.push(target);
+        target = this.parent[target];
+      }
     }
     return { boxes: [...out, source, ...into.reverse()], across: out.length, edges: [].concat(this.links.way[link]) };
   }
 
-  template(box) { return this.raw.templates[this.raw.parts.template[box]]; }
-  text(part, column) { return string(this.raw.parts[column][part]); }
-  ops(part) { return this.kind[part] === OP ? [].concat(this.raw.parts.ops[part]) : []; }
-  holds(box, part) { return box <= part && part < this.end[box]; }
-  isBox(part) { return this.kind[part] !== OP; }
+  template(box) {
+    return this.raw.templates[this.raw.parts.template[box]];
+  }
+  text(part, column) {
+    return string(this.raw.parts[column][part]);
+  }
+  ops(part) {
+    return this.kind[part] === OP ? [].concat(this.raw.parts.ops[part]) : [];
+  }
+  holds(box, part) {
+    return box <= part && part < this.end[box];
+  }
+  isBox(part) {
+    return this.kind[part] !== OP;
+  }
 
   *leaves(part) {
     for (let at = part; at < this.end[part]; at++) if (this.kind[at] === OP) yield at;
@@ -111,7 +142,9 @@ class Scene {
   }
 
   /** Whether only the second of two runs has it: both may call something else the same. */
-  isAdded(part) { return this.marks.get(part)?.status === ADDED; }
+  isAdded(part) {
+    return this.marks.get(part)?.status === ADDED;
+  }
 
   /** What a name means here, in the run that is asked for if it is there; -1 if nothing. */
   find(kind, name, added = false) {
@@ -125,9 +158,20 @@ class Scene {
   }
 
   goesBy(part, kind, name) {
-    if (kind === "op") return this.kind[part] === OP && (this.text(part, "label") === name || this.ops(part).some((op) => string(OPS.label[op]) === name));
-    return !!this.modules.get(part)?.boxes.some(([label, address, type, calls]) =>
-      string(label) === name || string(address) === name || (string(address) || string(type)) === name || strings(calls).includes(name));
+    if (kind === "op")
+      return (
+        this.kind[part] === OP &&
+        (this.text(part, "label") === name || this.ops(part).some((op) => string(OPS.label[op]) === name))
+      );
+    return !!this.modules
+      .get(part)
+      ?.boxes.some(
+        ([label, address, type, calls]) =>
+          string(label) === name ||
+          string(address) === name ||
+          (string(address) || string(type)) === name ||
+          strings(calls).includes(name),
+      );
   }
 
   get partOfOp() {

@@ -1,7 +1,13 @@
 // How far two runs are apart.
 
 /** Where the steps of the scale begin. */
-const DISTANCES = [[0, "below 1e-6"], [1e-6, "from 1e-6"], [1e-4, "from 1e-4"], [1e-2, "from 0.01"], [1e-1, "from 0.1"]];
+const DISTANCES = [
+  [0, "below 1e-6"],
+  [1e-6, "from 1e-6"],
+  [1e-4, "from 1e-4"],
+  [1e-2, "from 0.01"],
+  [1e-1, "from 0.1"],
+];
 
 function differencePalette(scene) {
   const steps = DISTANCES.map(([, text], at) => [`filled q${at + 1}`, text]).reverse();
@@ -9,8 +15,12 @@ function differencePalette(scene) {
     title: "Largest relative difference",
     of: (part) => differenceClass(scene, part),
     legend: [
-      ["added", "+ only in the second run"], ["removed", "− only in the first run"], ...steps,
-      ["filled q0", "equal bit for bit"], ["filled among", "equal but for what is added or removed in it"], UNKNOWN,
+      ["added", "+ only in the second run"],
+      ["removed", "− only in the first run"],
+      ...steps,
+      ["filled q0", "equal bit for bit"],
+      ["filled among", "equal but for what is added or removed in it"],
+      UNKNOWN,
     ],
   };
 }
@@ -32,8 +42,10 @@ function differencesOf(scene) {
   scene.differences ??= (() => {
     const found = Array.from({ length: scene.size }, () => ({ added: 0, removed: 0, equal: 0, apart: 0, worst: null }));
     for (let part = scene.size - 1; part >= 0; part--) {
-      const own = found[part], mark = scene.kind[part] === OP ? scene.marks.get(part) : null;
-      if (mark) own[mark.status === ADDED ? "added" : mark.status === REMOVED ? "removed" : mark.equal ? "equal" : "apart"] = 1;
+      const own = found[part],
+        mark = scene.kind[part] === OP ? scene.marks.get(part) : null;
+      if (mark)
+        own[mark.status === ADDED ? "added" : mark.status === REMOVED ? "removed" : mark.equal ? "equal" : "apart"] = 1;
       if (mark && own.apart) own.worst = mark.distance;
       if (part === 0) continue;
       const around = found[scene.parent[part]];

@@ -5,7 +5,10 @@ const SMALLEST = 22;
 /** Below this scale texts are left out. */
 const FAR = 0.28;
 const drawn = new Map();
-let shownParts = [], shownCurves = [], paletteNow = null, paletteVersion = "";
+let shownParts = [],
+  shownCurves = [],
+  paletteNow = null,
+  paletteVersion = "";
 
 /** @returns {Set<number>|null} the ops upstream or downstream of the selected part, and itself */
 const reached = () => {
@@ -18,7 +21,8 @@ const reached = () => {
 function reach(scene, part, way) {
   const found = new Set(scene.leaves(part));
   const follow = (lists, ends) => {
-    const waiting = [...scene.leaves(part)], seen = new Set(waiting);
+    const waiting = [...scene.leaves(part)],
+      seen = new Set(waiting);
     while (waiting.length) {
       for (const link of lists.get(waiting.pop()) ?? []) {
         if (seen.has(ends[link])) continue;
@@ -35,14 +39,25 @@ function reach(scene, part, way) {
 
 /** Calls back for all that is in sight, outer before inner: each node, and each curve with its box's corner. */
 function walk(onNode, onCurve) {
-  const scene = view.scene, k = camera.scale, { whole, height } = clear(), edge = 160;
-  const area = { left: (-camera.x - edge) / k, top: (-camera.y - edge) / k, right: (whole - camera.x + edge) / k, bottom: (height - camera.y + edge) / k };
+  const scene = view.scene,
+    k = camera.scale,
+    { whole, height } = clear(),
+    edge = 160;
+  const area = {
+    left: (-camera.x - edge) / k,
+    top: (-camera.y - edge) / k,
+    right: (whole - camera.x + edge) / k,
+    bottom: (height - camera.y + edge) / k,
+  };
   const inside = (box, x, y) => {
     const layout = layoutOf(scene, box);
     for (const curve of cachedCurves(scene, box, layout)) onCurve(curve, x, y, area);
     (scene.children[box] ?? []).forEach((part, slot) => {
-      const item = layout.items[slot], left = x + item.x, top = y + item.y;
-      const isSeen = left < area.right && left + item.width > area.left && top < area.bottom && top + item.height > area.top;
+      const item = layout.items[slot],
+        left = x + item.x,
+        top = y + item.y;
+      const isSeen =
+        left < area.right && left + item.width > area.left && top < area.bottom && top + item.height > area.top;
       if (!isSeen && !scene.holds(part, view.selected)) return;
       onNode(part, { x: left, y: top, width: item.width, height: item.height });
       const isOpen = scene.isBox(part) && scene.open[part];
@@ -61,7 +76,9 @@ function cachedCurves(scene, box, layout) {
 
 /** Left, top, right, bottom of a path's points. */
 function boundsOf(d) {
-  const numbers = d.match(/-?\d+(\.\d+)?/g).map(Number), xs = numbers.filter((_, i) => i % 2 === 0), ys = numbers.filter((_, i) => i % 2);
+  const numbers = d.match(/-?\d+(\.\d+)?/g).map(Number),
+    xs = numbers.filter((_, i) => i % 2 === 0),
+    ys = numbers.filter((_, i) => i % 2);
   return [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
 }
 
@@ -70,12 +87,16 @@ let waiting = false;
 function draw() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { if (waiting) drawNow(); });
+  requestAnimationFrame(() => {
+    if (waiting) drawNow();
+  });
 }
 
 function drawNow() {
   waiting = false;
-  const scene = view.scene, wanted = new Set(), order = [];
+  const scene = view.scene,
+    wanted = new Set(),
+    order = [];
   world.setAttribute("transform", `translate(${camera.x.toFixed(2)} ${camera.y.toFixed(2)}) scale(${camera.scale})`);
   stage.classList.toggle("far", camera.scale < FAR);
   shownParts = [];
@@ -85,7 +106,8 @@ function drawNow() {
     if (!entry || entry.stamp !== stamp) {
       const element = make();
       if (entry) {
-        if (entry.element.contains(document.activeElement)) queueMicrotask(() => element.focus({ preventScroll: true }));
+        if (entry.element.contains(document.activeElement))
+          queueMicrotask(() => element.focus({ preventScroll: true }));
         entry.element.remove();
       }
       element.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
@@ -97,14 +119,17 @@ function drawNow() {
   walk(
     (part, place) => {
       shownParts.push({ part, ...place });
-      const stamp = `${view.number}.${place.x.toFixed(1)}.${place.y.toFixed(1)}.${place.width}.${place.height}.${scene.open[part]}`;
+      const corner = `${place.x.toFixed(1)}.${place.y.toFixed(1)}`;
+      const stamp = `${view.number}.${corner}.${place.width}.${place.height}.${scene.open[part]}`;
       keep(`n${part}`, stamp, place.x, place.y, () => nodeElement(scene, part, place));
     },
     (curve, x, y, area) => {
       const [left, top, right, bottom] = curve.box;
       if (x + left > area.right || x + right < area.left - 40 || y + top > area.bottom || y + bottom < area.top) return;
       shownCurves.push({ ...curve, x, y });
-      keep(`e${curve.key}`, `${view.number}.${x.toFixed(1)}.${y.toFixed(1)}.${curve.d}`, x, y, () => edgeElement(scene, curve));
+      keep(`e${curve.key}`, `${view.number}.${x.toFixed(1)}.${y.toFixed(1)}.${curve.d}`, x, y, () =>
+        edgeElement(scene, curve),
+      );
     },
   );
   for (const [key, { element }] of drawn) {
@@ -127,7 +152,9 @@ function place(order) {
 
 /** Gives every node and edge the classes of its color, the selection and what is reached. */
 function paint() {
-  const scene = view.scene, lit = reached(), selected = view.selected;
+  const scene = view.scene,
+    lit = reached(),
+    selected = view.selected;
   const version = `${view.number}.${view.version}.${view.color}`;
   const nodes = allShown(scene, version);
   if (paletteVersion !== version) {
@@ -136,7 +163,8 @@ function paint() {
     showLegend(paletteNow);
   }
   for (const { part } of shownParts) {
-    const { element } = drawn.get(`n${part}`), isOpen = scene.isBox(part) && scene.open[part];
+    const { element } = drawn.get(`n${part}`),
+      isOpen = scene.isBox(part) && scene.open[part];
     const classes = ["node", DATA.kinds[scene.kind[part]], isOpen ? "open" : "closed"];
     if (isOpen) classes.push(shadeOf(scene.depth[part]));
     if (scene.kind[part] === OP) classes.push(`kind-${string(OPS.kind[scene.ops(part)[0]])}`);
@@ -151,9 +179,18 @@ function paint() {
   const { source, target } = scene.links;
   for (const curve of shownCurves) {
     const { element } = drawn.get(`e${curve.key}`);
-    const near = selected > 0 && curve.links.some((link) => scene.holds(selected, source[link]) !== scene.holds(selected, target[link]) || source[link] === target[link] && selected === source[link]);
+    const near =
+      selected > 0 &&
+      curve.links.some(
+        (link) =>
+          scene.holds(selected, source[link]) !== scene.holds(selected, target[link]) ||
+          (source[link] === target[link] && selected === source[link]),
+      );
     element.classList.toggle("near", near);
-    element.classList.toggle("dim", !!lit && !curve.links.some((link) => lit.has(source[link]) && lit.has(target[link])));
+    element.classList.toggle(
+      "dim",
+      !!lit && !curve.links.some((link) => lit.has(source[link]) && lit.has(target[link])),
+    );
   }
 }
 

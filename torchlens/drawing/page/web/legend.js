@@ -1,6 +1,7 @@
 // The legend, and the choice of colors and of light or dark.
 
-const legend = byId("legend"), colorChoice = byId("color");
+const legend = byId("legend"),
+  colorChoice = byId("color");
 /** Narrower windows have no room for the legend until one asks for it. */
 const LEGEND_LEAST = 700;
 legend.open = innerWidth > LEGEND_LEAST;
@@ -8,15 +9,17 @@ legend.open = innerWidth > LEGEND_LEAST;
 /** How far the legend reaches into the stage from the left and from below. */
 function legendRoom() {
   if (legend.hidden) return [0, 0];
-  const { width, height } = legend.getBoundingClientRect(), margin = 14;
+  const { width, height } = legend.getBoundingClientRect(),
+    margin = 14;
   return [width + margin, height + margin];
 }
 
 function showLegend({ title, legend: entries }) {
   legend.hidden = !entries.length;
   byId("legend-title").replaceChildren(plain(title));
-  byId("legend-list").replaceChildren(...entries.map(([classes, text]) =>
-    h("li", {}, h("span", { class: `swatch ${classes}` }), plain(text))));
+  byId("legend-list").replaceChildren(
+    ...entries.map(([classes, text]) => h("li", {}, h("span", { class: `swatch ${classes}` }), plain(text))),
+  );
 }
 
 function fillColors() {
@@ -27,13 +30,21 @@ function fillColors() {
   colorChoice.value = view.color;
 }
 
-colorChoice.addEventListener("change", () => { view.color = colorChoice.value; draw(); });
+colorChoice.addEventListener("change", () => {
+  view.color = colorChoice.value;
+  draw();
+});
 
-const THEME = "torchlens-theme", dark = matchMedia("(prefers-color-scheme: dark)");
+const THEME = "torchlens-theme",
+  dark = matchMedia("(prefers-color-scheme: dark)");
 
 /** Where storage is forbidden, as in some frames, a choice lasts as long as the page. */
 function stored() {
-  try { return localStorage.getItem(THEME); } catch { return null; }
+  try {
+    return localStorage.getItem(THEME);
+  } catch {
+    return null;
+  }
 }
 
 function showTheme(theme) {
@@ -44,7 +55,11 @@ function showTheme(theme) {
 
 function switchTheme() {
   const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  try { localStorage.setItem(THEME, theme); } catch { /* it then is not kept */ }
+  try {
+    localStorage.setItem(THEME, theme);
+  } catch {
+    /* it then is not kept */
+  }
   showTheme(theme);
 }
 

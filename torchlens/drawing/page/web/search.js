@@ -1,31 +1,42 @@
 // Search by label, address, function, module class or source line.
 
-const searchBox = byId("search"), results = byId("results");
+const searchBox = byId("search"),
+  results = byId("results");
 const MOST_FOUND = 80;
-let found = [], chosen = 0;
+let found = [],
+  chosen = 0;
 
 /** For each string of the page whether it is (3), begins with (2) or holds (1) the words. */
 function matches(words) {
   searchBox.lower ??= DATA.strings.map((text) => text.toLowerCase());
-  return Uint8Array.from(searchBox.lower, (text) => (text.includes(words) ? (text === words ? 3 : text.startsWith(words) ? 2 : 1) : 0));
+  return Uint8Array.from(searchBox.lower, (text) =>
+    text.includes(words) ? (text === words ? 3 : text.startsWith(words) ? 2 : 1) : 0,
+  );
 }
 
 /** The places in the code that the words are in: as `file:line`, path, function or text of the line. */
 function siteMatches(words, hits) {
-  const frame = DATA.frames.map(([file, line, func, text]) =>
-    hits[file] || hits[func] || hits[text] || `${searchBox.lower[file]}:${line}`.includes(words));
+  const frame = DATA.frames.map(
+    ([file, line, func, text]) =>
+      hits[file] || hits[func] || hits[text] || `${searchBox.lower[file]}:${line}`.includes(words),
+  );
   return DATA.sites.map((site) => site.findLast((number) => frame[number]) ?? -1);
 }
 
 /** @returns {{part: number, rank: number, why: string}[]} best first */
 function search(text) {
-  const words = text.trim().toLowerCase(), scene = view.scene, answer = [];
+  const words = text.trim().toLowerCase(),
+    scene = view.scene,
+    answer = [];
   if (!words) return answer;
-  const hits = matches(words), sites = siteMatches(words, hits), hit = (number) => (number < 0 ? 0 : hits[number]);
+  const hits = matches(words),
+    sites = siteMatches(words, hits),
+    hit = (number) => (number < 0 ? 0 : hits[number]);
   const { title, label, tag } = scene.raw.parts;
   for (let part = 1; part < scene.size; part++) {
     if (scene.kind[part] === GROUP) continue;
-    let rank = Math.max(3 * hit(label[part]) + 3, 3 * hit(title[part]) + 2), why = "";
+    let rank = Math.max(3 * hit(label[part]) + 3, 3 * hit(title[part]) + 2),
+      why = "";
     if (rank <= 3) {
       rank = 0;
       for (const [, address, type, calls] of scene.modules.get(part)?.boxes ?? []) {
@@ -34,7 +45,14 @@ function search(text) {
     }
     if (scene.kind[part] === OP) {
       for (const op of scene.ops(part)) {
-        rank = Math.max(rank, 2 * hit(OPS.label[op]), 2 * hit(OPS.name[op]), hit(OPS.type[op]), hit(OPS.func[op]), hit(OPS.call[op]) ? 0.6 : 0);
+        rank = Math.max(
+          rank,
+          2 * hit(OPS.label[op]),
+          2 * hit(OPS.name[op]),
+          hit(OPS.type[op]),
+          hit(OPS.func[op]),
+          hit(OPS.call[op]) ? 0.6 : 0,
+        );
         if (!rank && sites[OPS.site[op]] >= 0) [rank, why] = [0.5, frameText(sites[OPS.site[op]])];
       }
     } else rank = Math.max(rank, hit(tag[part]));
@@ -49,17 +67,37 @@ function frameText(number) {
 }
 
 function showResults() {
-  const scene = view.scene, all = search(searchBox.value);
+  const scene = view.scene,
+    all = search(searchBox.value);
   found = all.slice(0, MOST_FOUND);
   chosen = 0;
   const none = searchBox.value.trim() && !all.length;
   results.hidden = !found.length && !none;
   searchBox.setAttribute("aria-expanded", String(!results.hidden));
   results.replaceChildren(
-    ...found.map(({ part, why }, place) => h("li", { role: "option", id: `result-${place}`, onpointerdown: (event) => { event.preventDefault(); take(place); } },
-      h("span", { class: `dot ${DATA.kinds[scene.kind[part]]}` }), h("span", { class: "result" }, plain(scene.text(part, "title")), h("small", {}, plain(scene.text(part, "tag")))),
-      h("span", { class: "where" }, plain(why || whereabouts(scene, part))))),
-    all.length > found.length ? h("li", { class: "rest" }, `${grouped(all.length - found.length)} more`) : "", none ? h("li", { class: "rest" }, "Nothing is called that.") : "",
+    ...found.map(({ part, why }, place) =>
+      h(
+        "li",
+        {
+          role: "option",
+          id: `result-${place}`,
+          onpointerdown: (event) => {
+            event.preventDefault();
+            take(place);
+          },
+        },
+        h("span", { class: `dot ${DATA.kinds[scene.kind[part]]}` }),
+        h(
+          "span",
+          { class: "result" },
+          plain(scene.text(part, "title")),
+          h("small", {}, plain(scene.text(part, "tag"))),
+        ),
+        h("span", { class: "where" }, plain(why || whereabouts(scene, part))),
+      ),
+    ),
+    all.length > found.length ? h("li", { class: "rest" }, `${grouped(all.length - found.length)} more`) : "",
+    none ? h("li", { class: "rest" }, "Nothing is called that.") : "",
   );
   choose(0);
   say(none ? "Nothing is called that." : all.length ? `${grouped(all.length)} found` : "");
@@ -67,7 +105,8 @@ function showResults() {
 
 function whereabouts(scene, part) {
   if (scene.kind[part] === OP) {
-    const op = scene.ops(part)[0], label = scene.text(part, "label");
+    const op = scene.ops(part)[0],
+      label = scene.text(part, "label");
     return [scene.text(part, "title") === label ? "" : label, string(OPS.call[op])].filter(Boolean).join(" · ");
   }
   return string(scene.modules.get(part).boxes[0][1]);
@@ -96,14 +135,18 @@ function closeResults() {
 }
 
 searchBox.addEventListener("input", showResults);
-searchBox.addEventListener("focus", () => { if (searchBox.value) showResults(); });
+searchBox.addEventListener("focus", () => {
+  if (searchBox.value) showResults();
+});
 searchBox.addEventListener("blur", closeResults);
 searchBox.addEventListener("keydown", (event) => {
   if (event.key === "ArrowDown") choose(chosen + 1);
   else if (event.key === "ArrowUp") choose(chosen - 1);
   else if (event.key === "Enter") take(chosen);
-  else if (event.key === "Escape") { closeResults(); focusNode(); }
-  else return;
+  else if (event.key === "Escape") {
+    closeResults();
+    focusNode();
+  } else return;
   event.preventDefault();
   event.stopPropagation();
 });

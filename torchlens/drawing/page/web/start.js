@@ -47,8 +47,10 @@ function toggleOpen(part) {
 /** Opens or closes much at once. */
 function reopen(change) {
   change();
-  if (view.selected > 0) { view.selected = view.scene.shown(view.selected); bringIntoView(view.selected); }
-  else fit(START_LEAST);
+  if (view.selected > 0) {
+    view.selected = view.scene.shown(view.selected);
+    bringIntoView(view.selected);
+  } else fit(START_LEAST);
   if (!panel.hidden) showDetails();
   draw();
 }
@@ -59,14 +61,20 @@ function showScene(number, selected) {
   view.selected = selected;
   view.version++;
   hideCard();
-  for (const button of byId("views").children) button.setAttribute("aria-pressed", String(Number(button.dataset.scene) === number));
-  if (selected > 0) { reveal(selected); center(selected); } else fit(START_LEAST);
+  for (const button of byId("views").children)
+    button.setAttribute("aria-pressed", String(Number(button.dataset.scene) === number));
+  if (selected > 0) {
+    reveal(selected);
+    center(selected);
+  } else fit(START_LEAST);
   if (!panel.hidden) showDetails();
 }
 
 function switchScene(number = (view.number + 1) % DATA.scenes.length) {
   if (number === view.number) return;
-  const to = sceneNumbered(number), op = passOf(view.scene, view.selected), part = counterpart(view.scene, view.selected, to);
+  const to = sceneNumbered(number),
+    op = passOf(view.scene, view.selected),
+    part = counterpart(view.scene, view.selected, to);
   passShown = Math.max(to.ops(part).indexOf(op), 0);
   showScene(number, part);
   writeFragment();
@@ -75,9 +83,21 @@ function switchScene(number = (view.number + 1) % DATA.scenes.length) {
 
 function fillViews() {
   byId("views").hidden = DATA.scenes.length < 2;
-  byId("views").replaceChildren(...DATA.scenes.map((raw, number) => h("button", {
-    type: "button", class: "button", "data-scene": number, "aria-pressed": "false", onclick: () => switchScene(number),
-  }, raw.rolled ? "Rolled" : "Unrolled")));
+  byId("views").replaceChildren(
+    ...DATA.scenes.map((raw, number) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: "button",
+          "data-scene": number,
+          "aria-pressed": "false",
+          onclick: () => switchScene(number),
+        },
+        raw.rolled ? "Rolled" : "Unrolled",
+      ),
+    ),
+  );
 }
 
 let pressed = { part: -1, time: 0 };
@@ -88,19 +108,36 @@ stage.addEventListener("click", (event) => {
   hideCard();
   if (!node) return select(0);
   const part = Number(node.dataset.part);
-  if (event.target.closest(".toggle")) { toggleOpen(part); return focusNode(); }
+  if (event.target.closest(".toggle")) {
+    toggleOpen(part);
+    return focusNode();
+  }
   const isDouble = pressed.part === part && event.timeStamp - pressed.time < 400;
   pressed = { part: isDouble ? -1 : part, time: event.timeStamp };
-  if (isDouble && view.scene.isBox(part)) { toggleOpen(part); return focusNode(); }
+  if (isDouble && view.scene.isBox(part)) {
+    toggleOpen(part);
+    return focusNode();
+  }
   openPanel(true);
   select(part);
   focusNode();
 });
 
 const BUTTONS = {
-  "zoom-in": () => zoomBy(1.25), "zoom-out": () => zoomBy(0.8), fit: () => fit(), "open-all": () => reopen(() => setAll(true)), "close-all": () => reopen(() => setAll(false)),
-  "open-level": () => reopen(() => stepLevel(true)), "close-level": () => reopen(() => stepLevel(false)), "help-button": () => showHelp(help.hidden),
-  "help-close": () => showHelp(false), "panel-button": () => openPanel(panel.hidden), "details-close": () => { openPanel(false); focusNode(); },
+  "zoom-in": () => zoomBy(1.25),
+  "zoom-out": () => zoomBy(0.8),
+  fit: () => fit(),
+  "open-all": () => reopen(() => setAll(true)),
+  "close-all": () => reopen(() => setAll(false)),
+  "open-level": () => reopen(() => stepLevel(true)),
+  "close-level": () => reopen(() => stepLevel(false)),
+  "help-button": () => showHelp(help.hidden),
+  "help-close": () => showHelp(false),
+  "panel-button": () => openPanel(panel.hidden),
+  "details-close": () => {
+    openPanel(false);
+    focusNode();
+  },
 };
 for (const [id, action] of Object.entries(BUTTONS)) byId(id).addEventListener("click", action);
 addEventListener("resize", draw);

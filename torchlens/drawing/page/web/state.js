@@ -5,7 +5,10 @@ const READABLE = DATA.readable;
 
 const scenes = new Map();
 const view = {
-  number: 0, scene: null, selected: 0, color: "type",
+  number: 0,
+  scene: null,
+  selected: 0,
+  color: "type",
   /** "" or "up" or "down" or "both": what of the selected node's graph stays bright. */
   reach: "",
   /** Rises whenever something moves. */
@@ -23,7 +26,8 @@ function sceneNumbered(number) {
 /** Opens level by level as long as not too much is seen. */
 function openReadable(scene) {
   scene.open[0] = 1;
-  let level = scene.children[0] ?? [], seen = level.length;
+  let level = scene.children[0] ?? [],
+    seen = level.length;
   for (;;) {
     const boxes = level.filter((part) => scene.isBox(part));
     const more = boxes.reduce((sum, box) => sum + scene.children[box].length - 1, 0);
@@ -56,7 +60,8 @@ function setAll(open) {
 
 /** Opens the outermost level of which something is closed, or closes the innermost of which something is open. */
 function stepLevel(open) {
-  const scene = view.scene, { depth } = scene;
+  const scene = view.scene,
+    { depth } = scene;
   let level = open ? Infinity : 0;
   for (let part = 1; part < scene.size; part++) {
     if (!scene.isBox(part) || !!scene.open[part] === open) continue;

@@ -2,9 +2,12 @@
 //
 // Along each axis the stretch is monotone: nothing changes its order, so nothing can come to lie over anything.
 
-const HEADER = 30, SIDE = 18, ROOM = 14;
+const HEADER = 30,
+  SIDE = 18,
+  ROOM = 14;
 /** Of layouts: the height each item is given, and the space between ranks, in which nothing stands. */
-const SLOT = DATA.slot, GAP = DATA.gap;
+const SLOT = DATA.slot,
+  GAP = DATA.gap;
 
 /**
  * A map of one axis. Each span (from, to, needed) becomes at least as long as it needs to be;
@@ -26,10 +29,12 @@ function stretch(spans) {
   return (place) => {
     if (place <= cuts[0]) return place;
     if (place >= cuts[last]) return mapped[last] + place - cuts[last];
-    let low = 0, high = last;
+    let low = 0,
+      high = last;
     while (high - low > 1) {
       const middle = (low + high) >> 1;
-      if (cuts[middle] <= place) low = middle; else high = middle;
+      if (cuts[middle] <= place) low = middle;
+      else high = middle;
     }
     return mapped[low] + ((place - cuts[low]) * (mapped[high] - mapped[low])) / (cuts[high] - cuts[low]);
   };
@@ -61,27 +66,40 @@ function sizeOf(scene, part) {
 const roomAround = (size) => Math.min(size.width / 16, 60);
 
 function computeLayout(scene, box) {
-  const template = scene.template(box), children = scene.children[box] ?? [], across = [], down = [];
+  const template = scene.template(box),
+    children = scene.children[box] ?? [],
+    across = [],
+    down = [];
   const sizes = children.map((part) => sizeOf(scene, part));
   children.forEach((part, slot) => {
     if (!scene.isBox(part) || !scene.open[part]) return;
-    const x = template.items[2 * slot], y = template.items[2 * slot + 1], size = sizes[slot];
+    const x = template.items[2 * slot],
+      y = template.items[2 * slot + 1],
+      size = sizes[slot];
     across.push([x, x + scene.raw.parts.width[part], size.width + 2 * ROOM]);
-    const middle = y + scene.raw.parts.height[part] / 2, low = middle - SLOT / 2, high = middle + SLOT / 2;
+    const middle = y + scene.raw.parts.height[part] / 2,
+      low = middle - SLOT / 2,
+      high = middle + SLOT / 2;
     down.push([low, high, size.height]);
     const room = GAP + roomAround(size);
     if (low >= GAP - 1) down.push([low - GAP, low, room]);
     if (high <= template.size[1] - GAP + 1) down.push([high, high + GAP, room]);
   });
-  const x = stretch(across), y = stretch(down);
-  const width = x(template.size[0]), height = y(template.size[1]);
+  const x = stretch(across),
+    y = stretch(down);
+  const width = x(template.size[0]),
+    height = y(template.size[1]);
   const least = box === 0 ? 0 : scene.raw.parts.width[box];
   const full = Math.max(width + 2 * SIDE, least);
-  const top = box === 0 ? 0 : HEADER + (template.entries.length ? 0 : ROOM / 2), left = (full - width) / 2;
+  const top = box === 0 ? 0 : HEADER + (template.entries.length ? 0 : ROOM / 2),
+    left = (full - width) / 2;
   const items = children.map((part, slot) => ({
     x: left + placed(x, template.items[2 * slot], scene.raw.parts.width[part], sizes[slot].width),
-    y: top + placed(y, template.items[2 * slot + 1] + (scene.raw.parts.height[part] - SLOT) / 2, SLOT, sizes[slot].height),
-    width: sizes[slot].width, height: sizes[slot].height,
+    y:
+      top +
+      placed(y, template.items[2 * slot + 1] + (scene.raw.parts.height[part] - SLOT) / 2, SLOT, sizes[slot].height),
+    width: sizes[slot].width,
+    height: sizes[slot].height,
   }));
   const below = template.exits.length ? 0 : ROOM;
   return { width: full, height: top + height + below, left, top, x, y, items };
@@ -89,13 +107,15 @@ function computeLayout(scene, box) {
 
 /** Where a thing begins that is centered where its middle went, within where its span went. */
 function placed(map, from, length, size) {
-  const low = map(from), high = map(from + length);
+  const low = map(from),
+    high = map(from + length);
   return Math.min(Math.max(map(from + length / 2) - size / 2, low), high - size);
 }
 
 /** Where a part stands, from the corner of the whole. */
 function placeOf(scene, part) {
-  let x = 0, y = 0;
+  let x = 0,
+    y = 0;
   for (let at = part; at > 0; at = scene.parent[at]) {
     const item = layoutOf(scene, scene.parent[at]).items[scene.slot[at]];
     x += item.x;
