@@ -78,3 +78,14 @@ def test_in_high_contrast_the_legend_has_the_colors_of_the_nodes(
         fill = node(page, "SmallResNet").locator(".body").evaluate("(body) => getComputedStyle(body).fill")
         swatch = page.locator("#legend .swatch").first
         assert swatch.evaluate("(element) => getComputedStyle(element).backgroundColor") == fill
+
+
+def test_an_address_that_names_nothing_is_told_so(browser: Browser, page_html: Pages, tmp_path: Path) -> None:
+    with shown(browser, page_html("resnet"), tmp_path, fragment="#op=nothing_1:1") as page:
+        said = page.get_by_role("status")
+        assert said.text_content() == "There is no op nothing_1:1 here."
+        box = said.bounding_box()
+        assert box is not None
+        assert box["width"] > 100
+        page.keyboard.press("Escape")
+        assert page.locator("#status.aloud").count() == 0
