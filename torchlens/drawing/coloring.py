@@ -166,8 +166,11 @@ class ByDifference:
         both = [mark for mark in marks if mark.status == "both"]
         if all(mark.equal for mark in both):
             return _EQUAL if both == marks else _AMONG_EQUAL
-        known = [mark.distance for mark in marks if mark.distance is not None]
-        return self._on_scale(max(known)) if known else _NOT_COMPARED
+        distances = [mark.distance for mark in both]
+        known = [distance for distance in distances if distance is not None]
+        if not known or (None in distances and max(known) == 0):
+            return _NOT_COMPARED
+        return self._on_scale(max(known))
 
     def text(self, leaves: Sequence[Leaf]) -> str:
         """The sign of what is added or removed; of several ops how many are, and how far values are apart."""
