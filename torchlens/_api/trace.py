@@ -252,8 +252,8 @@ class Trace:
 
         >>> import torch, torchlens as tl
         >>> trace = tl.trace(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), torch.ones(1, 2))
-        >>> trace.draw(direction="right").svg.count("<title>n")
-        4
+        >>> trace.draw(direction="right")
+        <Picture, 4 nodes>
         """
         options = DrawOptions(
             rolled=rolled,

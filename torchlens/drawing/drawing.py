@@ -66,7 +66,8 @@ def draw_difference(
     runs: tuple[Views, Views], names: tuple[str, str], path: PathLike | None, options: DrawOptions
 ) -> Picture | Page:
     """Draw two runs in one, and write it to the path, if there is one."""
-    title = f"{names[0]} → {names[1]} · {_title(runs[0])}"
+    amounts = dict.fromkeys(map(_amount, runs))
+    title = f"{names[0]} → {names[1]} · {' → '.join(amounts)}"
     as_page = _asks_for_page(path, options)
     with released(build_difference_scene(*runs, names)) as whole:
         scene = without(whole, ())
@@ -124,11 +125,17 @@ def _without(scene: Scene, hidden: Collection[int] | None) -> Scene:
 
 
 def _title(views: Views) -> str:
-    record, rows = views.reader.record, views.reader.numbers.rows
-    state = sum(record_kind == "buffer" for record_kind in map(views.reader.rows.kind.__getitem__, rows))
-    buffers = f", {quantity(state, 'buffer')}" if state else ""
+    record = views.reader.record
     status = "" if record.status == "complete" else f" · {record.status}"
-    return f"{record.modules[0].type_name} · {quantity(len(rows) - state, 'op')}{buffers}{status}"
+    return f"{record.modules[0].type_name} · {_amount(views)}{status}"
+
+
+def _amount(views: Views) -> str:
+    """How many ops ran, and how many of the graph's nodes are buffers' versions instead."""
+    rows = views.reader.numbers.rows
+    state = sum(views.reader.rows.kind[row] == "buffer" for row in rows)
+    buffers = f", {quantity(state, 'buffer')}" if state else ""
+    return quantity(len(rows) - state, "op") + buffers
 
 
 def _notes(subject: _Subject, opened: Opened, options: DrawOptions) -> Iterator[str]:
