@@ -66,11 +66,8 @@ def compare(
     if picture is not None:
         refuse_ending(picture)
     run = Run(inputs or [], device, seed, train)
-    if is_saved(a) and is_saved(b):
-        refuse_run(run, f"{a} is a saved trace")
-    names = (a, b) if a != b else (f"{a} (first)", f"{b} (second)")
-    traces = [open_trace(each, Run() if is_saved(each) else run) for each in (a, b)]
-    bundle = tl.Bundle(dict(zip(names, traces)))
+    bundle = _open_both(a, b, run)
+    names, traces = tuple(bundle), list(bundle.values())
     with shown_when_long("comparing"):
         found = bundle.first_divergence(*names, tolerance=tolerance)
         outcome = Outcome(bundle.compare(*names), found if found else None, tolerance, values)
@@ -87,3 +84,13 @@ def compare(
         end_like(trace, subject, run)
     if not outcome.same:
         raise typer.Exit(NOT_WELL)
+
+
+def _open_both(a: str, b: str, run: Run) -> tl.Bundle:
+    """The traces of two subjects, under their names."""
+    if is_saved(a) and is_saved(b):
+        refuse_run(run, f"{a} is a saved trace")
+    names = (a, b) if a != b else (f"{a} (first)", f"{b} (second)")
+    return tl.Bundle(
+        {name: open_trace(each, Run() if is_saved(each) else run) for name, each in zip(names, (a, b))}
+    )
